@@ -1,0 +1,1 @@
+"""The program inside every sandbox: it connects out, takes one call and runs it."""

@@ -1,0 +1,1 @@
+"""The HTTP front: authenticates, prices checkpoints, queues calls and relays their events."""

@@ -1,0 +1,1 @@
+"""Adapters that every server shares: Redis, the object store, logging, metrics, settings."""

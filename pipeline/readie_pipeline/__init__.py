@@ -1,0 +1,1 @@
+"""Builds generations offline: measures imports, plans checkpoints and captures them."""

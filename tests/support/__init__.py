@@ -1,0 +1,1 @@
+"""Real parts and fixtures that the tests of several components share."""

@@ -1,0 +1,1 @@
+"""One protocol for every way to run a call apart from its worker, and the drivers behind it."""
