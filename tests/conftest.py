@@ -1,0 +1,77 @@
+"""Fixtures that the tests of several components share; each component's own are in its folder."""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from support.redis_servers import RedisServer, running_server
+from support.requirements import closing_line
+
+# The same examples in every run: a property that fails in CI fails on a laptop too. Machines are
+# busy, so an example has no deadline; the test as a whole has pytest's.
+hypothesis.settings.register_profile(
+    "fixed", derandomize=True, database=None, deadline=None, max_examples=100, print_blob=True
+)
+hypothesis.settings.load_profile("fixed")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    terminalreporter.write_line(closing_line())
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """An own folder with a path short enough for a unix socket (108 bytes), unlike tmp_path."""
+    with tempfile.TemporaryDirectory(prefix="rd-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def _valkey_of_the_session() -> Iterator[RedisServer]:
+    with (
+        tempfile.TemporaryDirectory(prefix="rd-") as folder,
+        running_server("valkey", Path(folder)) as server,
+    ):
+        yield server
+
+
+@pytest.fixture(scope="session", params=["valkey", "redis"])
+def _each_server_of_the_session(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
+    if request.param == "valkey":
+        yield request.getfixturevalue("_valkey_of_the_session")
+        return
+    with (
+        tempfile.TemporaryDirectory(prefix="rd-") as folder,
+        running_server(request.param, Path(folder)) as server,
+    ):
+        yield server
+
+
+@pytest.fixture
+def valkey(_valkey_of_the_session: RedisServer) -> RedisServer:
+    """A real, empty Valkey that lives as long as the test run. Do not stop it: see own_valkey."""
+    _valkey_of_the_session.flush()
+    return _valkey_of_the_session
+
+
+@pytest.fixture
+def each_redis(_each_server_of_the_session: RedisServer) -> RedisServer:
+    """Runs the test twice: on an empty Valkey and on an empty Redis."""
+    _each_server_of_the_session.flush()
+    return _each_server_of_the_session
+
+
+@pytest.fixture
+def own_valkey() -> Iterator[Callable[..., RedisServer]]:
+    """Starts a Valkey of the test's own, to stop, kill and start again: `own_valkey(persist=True)`."""
+    with ExitStack() as stack:
+
+        def start(*, persist: bool = False) -> RedisServer:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="rd-"))
+            return stack.enter_context(running_server("valkey", Path(folder), persist=persist))
+
+        yield start
