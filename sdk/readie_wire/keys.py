@@ -1,0 +1,125 @@
+"""Every Redis key of the system, in one place.
+
+| key                          | type     | owner and end of life                                      |
+|------------------------------|----------|------------------------------------------------------------|
+| ``calls:{flavor}:{token}``   | stream   | queued calls; an entry is removed when its call is taken   |
+| ``ready:{flavor}``           | zset     | tokens with queued calls, scored by virtual time           |
+| ``bell:{flavor}``            | stream   | wakes idle workers; trimmed to a few entries               |
+| ``due``                      | zset     | call ids by the time (ms) at which they expire or are lost |
+| ``session:{id}``             | hash     | TTL: the session's idle time                               |
+| ``calls:session:{id}``       | stream   | a session's own queue; ends with the session               |
+| ``call:{id}``                | hash     | the truth; TTL from its terminal state on                  |
+| ``ev:{call}``                | stream   | accepted, log, item, result; TTL with the call             |
+| ``subs:{call}``              | set      | gateways that wait for the call; TTL with the call         |
+| ``events:{gateway}``         | stream   | a gateway's doorbells; TTL renewed by the gateway          |
+| ``ctl:{worker}``             | stream   | orders to a worker; TTL renewed by its beat                |
+| ``worker:{boot}``            | hash     | a worker's advertisement; TTL renewed by its beat          |
+| ``beat:{boot}``              | counter  | TTL renewed by its beat                                    |
+| ``workers``                  | set      | boot ids; members without a record are dropped on sight    |
+| ``recent:{token}``           | zset     | latest call ids of a token by creation time; bounded       |
+| ``idem:{token}:{key}``       | string   | call id and body hash; TTL                                 |
+| ``dead:{flavor}``            | stream   | parked calls; bounded, kept until dropped or requeued      |
+
+``{token}`` is a token's id, never its secret. Ids come from this system or are checked by
+`check_id` before they become part of a key or a path.
+"""
+
+import re
+import secrets
+import time
+from dataclasses import dataclass
+
+DEFAULT_PREFIX = "readie:"
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,127}")
+
+
+class InvalidIdError(ValueError):
+    """An id from outside holds characters that could climb out of a key or a path."""
+
+
+def check_id(value: str, what: str = "id") -> str:
+    """Return ``value`` when it is a safe id: 1 to 128 of letters, digits, ``_ . -``."""
+    if not _ID.fullmatch(value) or ".." in value:
+        raise InvalidIdError(
+            f"{what} {value!r} is not valid: 1 to 128 letters, digits, '_', '-' or '.', "
+            "starting with a letter or digit and without '..'"
+        )
+    return value
+
+
+def new_call_id() -> str:
+    """``call-`` and a UUIDv7 in hex: ids sort by creation time."""
+    milliseconds = time.time_ns() // 1_000_000
+    value = (milliseconds & 0xFFFF_FFFF_FFFF) << 80
+    value |= 0x7 << 76 | secrets.randbits(12) << 64
+    value |= 0b10 << 62 | secrets.randbits(62)
+    return f"call-{value:032x}"
+
+
+def new_session_id() -> str:
+    return f"sess-{secrets.token_hex(16)}"
+
+
+def new_boot_id(kind: str) -> str:
+    """A fresh id for one run of a process, such as ``worker-9f…``."""
+    return f"{kind}-{secrets.token_hex(8)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Key names below one prefix, so that several installations can share a server."""
+
+    prefix: str = DEFAULT_PREFIX
+
+    def calls(self, flavor: str, token: str) -> str:
+        return f"{self.prefix}calls:{flavor}:{token}"
+
+    def ready(self, flavor: str) -> str:
+        return f"{self.prefix}ready:{flavor}"
+
+    def bell(self, flavor: str) -> str:
+        return f"{self.prefix}bell:{flavor}"
+
+    @property
+    def due(self) -> str:
+        return f"{self.prefix}due"
+
+    def session(self, session_id: str) -> str:
+        return f"{self.prefix}session:{session_id}"
+
+    def session_calls(self, session_id: str) -> str:
+        return f"{self.prefix}calls:session:{session_id}"
+
+    def call(self, call_id: str) -> str:
+        return f"{self.prefix}call:{call_id}"
+
+    def events(self, call_id: str) -> str:
+        return f"{self.prefix}ev:{call_id}"
+
+    def subscribers(self, call_id: str) -> str:
+        return f"{self.prefix}subs:{call_id}"
+
+    def doorbell(self, gateway: str) -> str:
+        return f"{self.prefix}events:{gateway}"
+
+    def control(self, worker: str) -> str:
+        return f"{self.prefix}ctl:{worker}"
+
+    def worker(self, boot: str) -> str:
+        return f"{self.prefix}worker:{boot}"
+
+    def beat(self, boot: str) -> str:
+        return f"{self.prefix}beat:{boot}"
+
+    @property
+    def workers(self) -> str:
+        return f"{self.prefix}workers"
+
+    def recent(self, token: str) -> str:
+        return f"{self.prefix}recent:{token}"
+
+    def idempotency(self, token: str, key: str) -> str:
+        return f"{self.prefix}idem:{token}:{key}"
+
+    def dead(self, flavor: str) -> str:
+        return f"{self.prefix}dead:{flavor}"

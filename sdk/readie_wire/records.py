@@ -1,0 +1,256 @@
+"""What the processes of a fleet keep in Redis about calls and workers, as hash fields.
+
+Values are bytes or text; JSON where a field is structured. A reader ignores fields it does not
+know, and refuses a record whose ``v`` it does not read.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from readie_wire.envelope import CallKind
+from readie_wire.lifecycle import State
+from readie_wire.outcome import Outcome
+from readie_wire.versions import ENVELOPE_VERSION, READABLE_ENVELOPES, require_readable
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What pricing picked. ``checkpoint`` ``None`` means a cold start; times in seconds."""
+
+    generation: str | None = None
+    checkpoint: str | None = None
+    pinned: bool = False
+    predicted_s: float | None = None
+    cold_s: float | None = None
+    reason: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "generation": self.generation,
+            "checkpoint": self.checkpoint,
+            "pinned": self.pinned,
+            "predicted_s": self.predicted_s,
+            "cold_s": self.cold_s,
+            "reason": self.reason,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        return cls(**{key: value.get(key) for key in ("generation", "checkpoint")},
+                   pinned=bool(value.get("pinned", False)),
+                   predicted_s=value.get("predicted_s"),
+                   cold_s=value.get("cold_s"),
+                   reason=str(value.get("reason", "")))
+
+    @property
+    def key(self) -> str | None:
+        """``"generation/checkpoint_3"``, the exact name of a checkpoint in the fleet."""
+        if self.generation is None or self.checkpoint is None:
+            return None
+        return f"{self.generation}/{self.checkpoint}"
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """One call, ``call:{id}``. Times are milliseconds of the Redis server's clock.
+
+    ``payload`` is inline up to the inline limit, else ``payload_blob`` names it in the blob store;
+    likewise ``result`` and ``result_blob``. ``options`` are validated and complete.
+    """
+
+    call_id: str
+    state: State
+    token: str
+    flavor: str
+    kind: CallKind
+    function: str
+    python: str = ""
+    imports: Sequence[str] = ()
+    needs: Sequence[str] = ()
+    choice: Choice = field(default_factory=Choice)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    exposed: bool = False
+    waited: bool = True
+    owner: str = ""
+    attempt: int = 0
+    created_ms: int = 0
+    taken_ms: int = 0
+    started_ms: int = 0
+    finished_ms: int = 0
+    cancel: str = ""
+    payload: bytes = b""
+    payload_blob: str = ""
+    outcome: Outcome | None = None
+    result: bytes = b""
+    result_blob: str = ""
+
+    def new_fields(self) -> dict[str, str | bytes]:
+        """The fields a gateway writes when it enqueues; the scripts add states and times."""
+        return {
+            "v": str(ENVELOPE_VERSION),
+            "token": self.token,
+            "flavor": self.flavor,
+            "kind": str(self.kind),
+            "function": self.function,
+            "python": self.python,
+            "imports": _dump(list(self.imports)),
+            "needs": _dump(list(self.needs)),
+            "choice": _dump(self.choice.to_json()),
+            "choice_key": self.choice.key or "",
+            "options": _dump(self.options),
+            "exposed": "1" if self.exposed else "0",
+            "waited": "1" if self.waited else "0",
+            "payload": self.payload,
+            "payload_blob": self.payload_blob,
+        }
+
+    @classmethod
+    def from_fields(cls, call_id: str, fields: Mapping[bytes, bytes]) -> Self:
+        """Read a hash as redis gives it. Raises `UnsupportedVersionError`, `ValueError`."""
+        version = fields.get(b"v", b"")
+        require_readable(f"the record of {call_id}", _int(version), READABLE_ENVELOPES)
+
+        def text(name: str) -> str:
+            return fields.get(name.encode(), b"").decode()
+
+        outcome = fields.get(b"outcome")
+        return cls(
+            call_id=call_id,
+            state=State(text("state")),
+            token=text("token"),
+            flavor=text("flavor"),
+            kind=CallKind(text("kind")),
+            function=text("function"),
+            python=text("python"),
+            imports=tuple(json.loads(fields.get(b"imports", b"[]"))),
+            needs=tuple(json.loads(fields.get(b"needs", b"[]"))),
+            choice=Choice.from_json(json.loads(fields.get(b"choice", b"{}"))),
+            options=json.loads(fields.get(b"options", b"{}")),
+            exposed=text("exposed") == "1",
+            waited=text("waited") == "1",
+            owner=text("owner"),
+            attempt=_int(fields.get(b"attempt", b"0")),
+            created_ms=_int(fields.get(b"created_ms", b"0")),
+            taken_ms=_int(fields.get(b"taken_ms", b"0")),
+            started_ms=_int(fields.get(b"started_ms", b"0")),
+            finished_ms=_int(fields.get(b"finished_ms", b"0")),
+            cancel=text("cancel"),
+            payload=fields.get(b"payload", b""),
+            payload_blob=text("payload_blob"),
+            outcome=Outcome.from_json(json.loads(outcome)) if outcome else None,
+            result=fields.get(b"result", b""),
+            result_blob=text("result_blob"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationFacts:
+    """A generation that a worker can restore, as it advertises it. ``checkpoints`` are ids.
+
+    The gateway joins it to a catalogue by ``catalogue_sha256``.
+    """
+
+    generation: str
+    catalogue_sha256: str
+    checkpoints: Sequence[str]
+    python: str
+    runtime: str
+    startup_cold_s: float = 0.0
+    startup_restore_s: float = 0.0
+    import_environment: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "generation": self.generation,
+            "catalogue_sha256": self.catalogue_sha256,
+            "checkpoints": list(self.checkpoints),
+            "python": self.python,
+            "runtime": self.runtime,
+            "startup_cold_s": self.startup_cold_s,
+            "startup_restore_s": self.startup_restore_s,
+            "import_environment": {k: list(v) for k, v in self.import_environment.items()},
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        return cls(
+            generation=str(value["generation"]),
+            catalogue_sha256=str(value["catalogue_sha256"]),
+            checkpoints=tuple(value.get("checkpoints", ())),
+            python=str(value.get("python", "")),
+            runtime=str(value.get("runtime", "")),
+            startup_cold_s=float(value.get("startup_cold_s", 0.0)),
+            startup_restore_s=float(value.get("startup_restore_s", 0.0)),
+            import_environment=dict(value.get("import_environment", {})),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRecord:
+    """A worker's advertisement, ``worker:{boot}``, rewritten by each beat. Memory in bytes."""
+
+    boot: str
+    flavor: str
+    runtime: str
+    isolation: str
+    python: str
+    protocol: int
+    slots: int
+    free_slots: int
+    memory_total: int
+    memory_free: int
+    version: str = ""
+    host: str = ""
+    generations: Sequence[GenerationFacts] = ()
+    pool: Mapping[str, int] = field(default_factory=dict)  # checkpoint key → sandboxes ready
+    distributions: Mapping[str, str] = field(default_factory=dict)
+    gpu_total: int = 0
+    draining: bool = False
+    error: str = ""
+    notes: Sequence[str] = ()
+
+    def to_fields(self) -> dict[str, str]:
+        return {"v": str(ENVELOPE_VERSION), "record": _dump(self.to_json())}
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "boot": self.boot,
+            "flavor": self.flavor,
+            "runtime": self.runtime,
+            "isolation": self.isolation,
+            "python": self.python,
+            "protocol": self.protocol,
+            "slots": self.slots,
+            "free_slots": self.free_slots,
+            "memory_total": self.memory_total,
+            "memory_free": self.memory_free,
+            "version": self.version,
+            "host": self.host,
+            "generations": [facts.to_json() for facts in self.generations],
+            "pool": dict(self.pool),
+            "distributions": dict(self.distributions),
+            "gpu_total": self.gpu_total,
+            "draining": self.draining,
+            "error": self.error,
+            "notes": list(self.notes),
+        }
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[bytes, bytes]) -> Self:
+        require_readable("a worker record", _int(fields.get(b"v", b"")), READABLE_ENVELOPES)
+        value = json.loads(fields[b"record"])
+        known = {name: value[name] for name in cls.__dataclass_fields__ if name in value}
+        known["generations"] = tuple(
+            GenerationFacts.from_json(facts) for facts in value.get("generations", ())
+        )
+        return cls(**known)
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=True)
+
+
+def _int(value: bytes) -> int:
+    return int(value) if value.isdigit() else 0

@@ -1,0 +1,137 @@
+"""What a sandbox runtime is: the behaviour that every implementation must have.
+
+The conformance suite in the tests runs against each of them. A runtime never interprets a call; it
+starts the executor program, gives the worker's ends of its connection and output pipes, and ends
+it. All methods are coroutines of one event loop and safe to call concurrently unless said.
+"""
+
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+from readie_wire.outcome import StartKind
+
+Network = Literal["sandbox", "none", "host"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a sandbox may use. Memory in bytes; ``cpus`` may be a fraction, 0 means no limit."""
+
+    memory: int
+    cpus: float = 0.0
+    pids: int = 512
+    open_files: int = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSpec:
+    """One sandbox to be. ``id`` is unique for ever: a runtime may name host objects after it."""
+
+    id: str
+    limits: Limits
+    network: Network = "sandbox"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint of a generation on this worker's disk.
+
+    ``key`` is ``"generation/checkpoint_3"``; ``imports`` the canonical module names, in order;
+    ``path`` the folder with ``meta.json`` and image files; ``meta`` the content of ``meta.json``.
+    """
+
+    key: str
+    imports: Sequence[str]
+    path: Path | None = None
+    meta: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxExit:
+    """How a sandbox ended: exactly one of ``exit_code`` and ``signal`` is set.
+
+    ``out_of_memory``: the kernel (or the runtime) ended it for its memory limit. ``peak_memory``
+    in bytes where the runtime can tell.
+    """
+
+    exit_code: int | None = None
+    signal: int | None = None
+    out_of_memory: bool = False
+    peak_memory: int | None = None
+
+
+class Sandbox(Protocol):
+    """One running executor.
+
+    ``connection`` is the worker's connected, non-blocking end of the executor's socket: the first
+    message on it is HELLO. ``stdout`` and ``stderr`` are non-blocking read ends of pipes that see
+    end of file when the last process of the sandbox is gone. The caller owns all three after
+    `Runtime.cold` or `Runtime.restore` returned, and closes them; `destroy` does so if it did not.
+    """
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def kind(self) -> StartKind: ...
+    @property
+    def checkpoint(self) -> Checkpoint | None: ...
+    @property
+    def connection(self) -> socket.socket: ...
+    @property
+    def stdout(self) -> int: ...
+    @property
+    def stderr(self) -> int: ...
+
+    async def set_limits(self, limits: Limits) -> None:
+        """Apply other limits before GO. Raises `SandboxGoneError` after the sandbox's end."""
+
+    async def wait(self) -> SandboxExit:
+        """Until the executor has ended. Any number of waiters; the same answer each time."""
+
+    async def kill(self) -> None:
+        """End every process of the sandbox at once. Harmless when it is already dead."""
+
+    async def peak_memory(self) -> int | None:
+        """Bytes used at most so far, where the runtime can tell; harmless after the end."""
+
+    async def destroy(self) -> None:
+        """Kill, and free everything it held on the host. Idempotent; may be slow."""
+
+
+class Runtime(Protocol):
+    """A way to start sandboxes. ``name`` is ``fork``, ``gvisor`` or ``docker``.
+
+    ``isolation`` is ``none``, ``container`` or ``gvisor``; ``notes`` are sentences about what this
+    machine made it do differently, for the worker's record and ``readie doctor``.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def isolation(self) -> str: ...
+    @property
+    def notes(self) -> Sequence[str]: ...
+
+    async def open(self) -> None:
+        """Check the machine, remove orphans of one's own earlier runs.
+
+        Raises `RuntimeUnavailableError` with what is missing and how to get it.
+        """
+
+    async def adopt(self, checkpoint: Checkpoint) -> None:
+        """Make a checkpoint restorable. Raises `CheckpointRefusedError` with the reason."""
+
+    async def discard(self, key: str) -> None:
+        """Forget a checkpoint and free what it held. Sandboxes made from it live on."""
+
+    async def cold(self, spec: SandboxSpec) -> Sandbox:
+        """Start a fresh interpreter. Raises `StartError`."""
+
+    async def restore(self, checkpoint: Checkpoint, spec: SandboxSpec) -> Sandbox:
+        """Start from an adopted checkpoint. Raises `StartError`; nothing of it is left then."""
+
+    async def close(self) -> None:
+        """End every sandbox and free everything. Idempotent."""
