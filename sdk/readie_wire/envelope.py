@@ -93,9 +93,12 @@ class CallHeader:
         )
 
 
+_JSON_NAMES = {"str": "a string", "list": "a list", "dict": "an object"}
+
+
 def _typed(value: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:
     found = value.get(key, default)
     if not isinstance(found, kind):
-        expected = {str: "a string", list: "a list", dict: "an object"}[kind]
+        expected = _JSON_NAMES[kind.__name__]
         raise InvalidEnvelopeError(key, f"must be {expected}, not {type(found).__name__}")
     return found

@@ -38,11 +38,13 @@ class Choice:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        return cls(**{key: value.get(key) for key in ("generation", "checkpoint")},
-                   pinned=bool(value.get("pinned", False)),
-                   predicted_s=value.get("predicted_s"),
-                   cold_s=value.get("cold_s"),
-                   reason=str(value.get("reason", "")))
+        return cls(
+            **{key: value.get(key) for key in ("generation", "checkpoint")},
+            pinned=bool(value.get("pinned", False)),
+            predicted_s=value.get("predicted_s"),
+            cold_s=value.get("cold_s"),
+            reason=str(value.get("reason", "")),
+        )
 
     @property
     def key(self) -> str | None:
@@ -245,6 +247,7 @@ class WorkerRecord:
         known["generations"] = tuple(
             GenerationFacts.from_json(facts) for facts in value.get("generations", ())
         )
+        known["notes"] = tuple(value.get("notes", ()))
         return cls(**known)
 
 
