@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install fmt lint type test demo bench clean
+.PHONY: help install fmt lint type test demo bench docs-reference clean
 
 help: ## Show the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## Make .venv with everything in it; does nothing when pyproject.toml is unchanged
 
@@ -38,6 +38,9 @@ demo: install ## Run a pandas function cold and behind its imports, then by curl
 
 bench: install ## Measure this machine; writes benchmarks/results/
 	$(BIN)/python -m benchmarks
+
+docs-reference: install ## Write docs/reference/ anew from the code
+	$(BIN)/python docs/reference.py
 
 clean: ## Remove .venv and every cache
 	rm -rf $(VENV) .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
