@@ -1,0 +1,112 @@
+"""A running Readie, started as a user starts it, and the processes that it consists of."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+START_TIMEOUT_S = 60.0
+CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """``url`` and ``token`` of the gateway; ``pid`` of the supervisor; ``data`` its folder."""
+
+    url: str
+    token: str
+    pid: int
+    data: Path
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rsplit(":", 1)[1])
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def capture(out: Path, import_sets: Sequence[str]) -> None:
+    """A fork generation in ``out`` with one checkpoint for each comma-separated import set."""
+    command = [sys.executable, "-m", "readie_pipeline", "capture", "--planner", "fixed"]
+    for imports in import_sets:
+        command += ["--imports", imports]
+    command += ["--with-empty", "--runtime", "fork", "--out", str(out)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+@contextmanager
+def running(generation: Path, *, runtime: str = "fork") -> Iterator[Stack]:
+    """``readie up`` on a free port with its own data folder; ended with Ctrl-C."""
+    with tempfile.TemporaryDirectory(prefix="readie-bench-") as folder:
+        data = Path(folder)
+        port = free_port()
+        command = [sys.executable, "-m", "readie", "up", "--port", str(port)]
+        command += ["--data-dir", folder, "--generations", str(generation), "--runtime", runtime]
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            url = f"http://127.0.0.1:{port}"
+            _wait_until_ready(process, url)
+            token = (data / "token").read_text().strip()
+            yield Stack(url, token, process.pid, data)
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(timeout=30)
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], url: str) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError(f"readie up ended with status {process.returncode}")
+        try:
+            with urllib.request.urlopen(f"{url}/readyz", timeout=1):
+                return
+        except OSError:
+            time.sleep(0.1)
+    raise RuntimeError(f"readie up was not ready within {START_TIMEOUT_S:.0f} s")
+
+
+def descendants(pid: int) -> dict[int, str]:
+    """Every process below ``pid``, itself included: pid → command line."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            children.setdefault(int(fields[1]), []).append(int(entry.name))
+    found, todo = {}, [pid]
+    while todo:
+        current = todo.pop()
+        todo += children.get(current, [])
+        try:
+            line = Path(f"/proc/{current}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue
+        found[current] = line
+    return found
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of one live process, its ended children apart."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS
