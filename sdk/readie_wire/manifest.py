@@ -1,0 +1,275 @@
+"""``manifest.json`` of a generation and ``meta.json`` of each checkpoint in it.
+
+What a worker must know to judge whether it can restore a checkpoint, and what a gateway must know to
+price it. Unknown keys are ignored; another version is refused by name.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NoReturn, Self
+
+from readie_wire.versions import (
+    MANIFEST_VERSION,
+    PROTOCOL_VERSION,
+    UnsupportedVersionError,
+    require_readable,
+)
+
+READABLE_MANIFESTS = frozenset({MANIFEST_VERSION})
+RUNTIMES = ("fork", "gvisor")
+
+
+class ManifestError(ValueError):
+    """A manifest or meta file cannot be read; the message names the place and the problem."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartupSeconds:
+    """Measured fixed cost of starting with nothing imported, in seconds.
+
+    ``cold`` is a fresh interpreter until HELLO; ``restore`` is the part of a restore (or a fork)
+    that does not depend on the checkpoint's size.
+    """
+
+    cold: float = 0.0
+    restore: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestCheckpoint:
+    """One checkpoint, as far as it concerns others than the runtime that restores it.
+
+    ``import_environment`` are the names of variables that were read while it imported.
+    """
+
+    id: str
+    imports: Sequence[str] = ()
+    size_mb: float = 0.0
+    import_environment: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A generation: everything captured for one flavor, from one root filesystem.
+
+    ``created`` is ``yyyymmddThhmmss`` in UTC; ``python`` the full version; ``python_path`` the
+    interpreter's path in the root filesystem; digests are hex. ``gvisor`` holds what only that
+    runtime compares (versions, flags, mounts, CPU features …), empty for ``fork``.
+    """
+
+    flavor: str
+    runtime: str
+    created: str
+    python: str
+    catalogue_sha256: str
+    checkpoints: Sequence[ManifestCheckpoint]
+    python_path: str = ""
+    protocol: int = PROTOCOL_VERSION
+    executor_command: Sequence[str] = ()
+    executor_digest: str = ""
+    rootfs: str = "host"
+    rootfs_digest: str = ""
+    startup_s: StartupSeconds = field(default_factory=StartupSeconds)
+    gvisor: Mapping[str, Any] = field(default_factory=dict)
+    generation: str = ""
+    version: int = MANIFEST_VERSION
+
+    def sealed(self) -> Self:
+        """The same manifest with ``generation`` derived from ``created`` and the content."""
+        content = {key: value for key, value in self.to_json().items() if key != "generation"}
+        digest = hashlib.sha256(_canonical(content)).hexdigest()
+        return replace(self, generation=f"{self.created}-{digest[:8]}")
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Any) -> Self:
+        """Raises `ManifestError`."""
+        read = _Fields(value, "manifest")
+        read.check_version()
+        runtime = read.text("runtime")
+        if runtime not in RUNTIMES:
+            choices = ", ".join(RUNTIMES)
+            raise ManifestError(f"manifest.runtime is {runtime!r}; choose one of {choices}")
+        startup = read.part("startup_s")
+        return cls(
+            flavor=read.text("flavor"),
+            runtime=runtime,
+            created=read.text("created"),
+            python=read.text("python"),
+            catalogue_sha256=read.text("catalogue_sha256"),
+            checkpoints=tuple(
+                ManifestCheckpoint(
+                    id=entry.text("id"),
+                    imports=entry.texts("imports"),
+                    size_mb=entry.number("size_mb"),
+                    import_environment=entry.texts("import_environment"),
+                )
+                for entry in read.parts("checkpoints")
+            ),
+            python_path=read.text("python_path", ""),
+            protocol=read.whole("protocol"),
+            executor_command=read.texts("executor_command"),
+            executor_digest=read.text("executor_digest", ""),
+            rootfs=read.text("rootfs", "host"),
+            rootfs_digest=read.text("rootfs_digest", ""),
+            startup_s=StartupSeconds(startup.number("cold"), startup.number("restore")),
+            gvisor=read.object("gvisor"),
+            generation=read.text("generation", ""),
+        )
+
+    def checkpoint(self, checkpoint_id: str) -> ManifestCheckpoint | None:
+        return next((one for one in self.checkpoints if one.id == checkpoint_id), None)
+
+
+@dataclass(frozen=True, slots=True)
+class MappedFile:
+    """A file that the process had mapped at capture: a restore maps it again by its path."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointMeta:
+    """One checkpoint, for the runtime that restores it: ``meta.json`` beside its image files.
+
+    ``distributions`` are those loaded, with versions; ``bytes_on_disk`` counts the image files;
+    ``restore_s`` is the measured restore, ``None`` when not measured. ``gate`` are the safety
+    gate's remarks, one sentence each.
+    """
+
+    id: str
+    runtime: str
+    imports: Sequence[str] = ()
+    size_mb: float = 0.0
+    bytes_on_disk: int = 0
+    restore_s: float | None = None
+    import_environment: Sequence[str] = ()
+    distributions: Mapping[str, str] = field(default_factory=dict)
+    gvisor_version: str = ""
+    fingerprint: str = ""
+    rootfs_digest: str = ""
+    cpu_features: Sequence[str] = ()
+    mapped_files: Sequence[MappedFile] = ()
+    gate: Sequence[str] = ()
+    version: int = MANIFEST_VERSION
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Any) -> Self:
+        """Raises `ManifestError`."""
+        read = _Fields(value, "meta")
+        read.check_version()
+        return cls(
+            id=read.text("id"),
+            runtime=read.text("runtime"),
+            imports=read.texts("imports"),
+            size_mb=read.number("size_mb"),
+            bytes_on_disk=read.whole("bytes_on_disk"),
+            restore_s=None if read.value.get("restore_s") is None else read.number("restore_s"),
+            import_environment=read.texts("import_environment"),
+            distributions=read.object("distributions"),
+            gvisor_version=read.text("gvisor_version", ""),
+            fingerprint=read.text("fingerprint", ""),
+            rootfs_digest=read.text("rootfs_digest", ""),
+            cpu_features=read.texts("cpu_features"),
+            mapped_files=tuple(
+                MappedFile(entry.text("path"), entry.whole("size"), entry.text("sha256"))
+                for entry in read.parts("mapped_files")
+            ),
+            gate=read.texts("gate"),
+        )
+
+
+def load_manifest(data: bytes) -> Manifest:
+    """Read the bytes of ``manifest.json``. Raises `ManifestError`."""
+    return Manifest.from_json(_parse(data, "manifest"))
+
+
+def dump_manifest(manifest: Manifest) -> bytes:
+    return _pretty(manifest.to_json())
+
+
+def load_meta(data: bytes) -> CheckpointMeta:
+    """Read the bytes of ``meta.json``. Raises `ManifestError`."""
+    return CheckpointMeta.from_json(_parse(data, "meta"))
+
+
+def dump_meta(meta: CheckpointMeta) -> bytes:
+    return _pretty(meta.to_json())
+
+
+class _Fields:
+    """Typed reading of one JSON object; errors name the place. Absent optional fields are empty."""
+
+    def __init__(self, value: Any, place: str) -> None:
+        if not isinstance(value, dict):
+            raise ManifestError(f"{place} must be an object")
+        self.value = value
+        self.place = place
+
+    def check_version(self) -> None:
+        try:
+            require_readable(self.place, self.value.get("version"), READABLE_MANIFESTS)
+        except UnsupportedVersionError as error:
+            raise ManifestError(str(error)) from error
+
+    def text(self, key: str, default: str | None = None) -> str:
+        found = self.value.get(key, default)
+        return found if isinstance(found, str) else self._refuse(key, "a string")
+
+    def number(self, key: str) -> float:
+        found = self.value.get(key, 0.0)
+        if type(found) not in (int, float) or not 0 <= found < math.inf:
+            return self._refuse(key, "a number, 0 or more")
+        return float(found)
+
+    def whole(self, key: str) -> int:
+        found = self.value.get(key, 0)
+        return found if type(found) is int and found >= 0 else self._refuse(key, "a whole number")
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        found = self.value.get(key, [])
+        if not isinstance(found, list) or not all(isinstance(entry, str) for entry in found):
+            return self._refuse(key, "a list of strings")
+        return tuple(found)
+
+    def object(self, key: str) -> dict[str, Any]:
+        found = self.value.get(key, {})
+        return found if isinstance(found, dict) else self._refuse(key, "an object")
+
+    def part(self, key: str) -> "_Fields":
+        return _Fields(self.object(key), f"{self.place}.{key}")
+
+    def parts(self, key: str) -> Sequence["_Fields"]:
+        found = self.value.get(key, [])
+        if not isinstance(found, list):
+            return self._refuse(key, "a list")
+        return [_Fields(entry, f"{self.place}.{key}[{n}]") for n, entry in enumerate(found)]
+
+    def _refuse(self, key: str, expected: str) -> NoReturn:
+        found = self.value.get(key)
+        raise ManifestError(f"{self.place}.{key} must be {expected}, not {found!r}")
+
+
+def _parse(data: bytes, place: str) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ManifestError(f"{place} is not JSON: {error}") from error
+
+
+def _canonical(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _pretty(value: Any) -> bytes:
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n"

@@ -1,0 +1,123 @@
+"""The cost rule that the planner, the gateway and the worker share.
+
+``cost = alpha * size_mb + Σ load_time`` of everything a call needs, dependencies included, that the
+checkpoint lacks. A cold start has size 0 and lacks everything. Of equal costs the later entry wins,
+so an empty checkpoint beats a cold start.
+
+Times are added as whole nanoseconds: sums do not depend on their order, so ties are true ties.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from readie_wire.catalogue import Catalogue, ItemGraph, numbers_in
+
+_NS = 1_000_000_000
+_REMEMBERED = 4_096  # distinct sets of needs; a fleet runs far fewer functions at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """What one start would cost, in seconds. ``checkpoint`` ``None`` is the cold start."""
+
+    checkpoint: str | None
+    size_cost_s: float
+    missing_s: float
+    total_s: float
+    _total_ns: int = field(repr=False)
+    _missing_bits: int = field(repr=False)
+    _graph: ItemGraph = field(repr=False, compare=False)
+
+    @property
+    def missing(self) -> Sequence[str]:
+        """The items that are still to be imported, sorted."""
+        return tuple(sorted(self._graph.names_in(self._missing_bits)))
+
+    def costs_at_most(self, other: "Quote") -> bool:
+        """Compares exactly, without the rounding of ``total_s``."""
+        return self._total_ns <= other._total_ns
+
+
+class PricedCatalogue:
+    """A catalogue made ready for pricing. Immutable, and safe to share between threads."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self.catalogue = catalogue
+        self._graph = catalogue.graph
+        self._load_ns = [round(item.load_time * _NS) for item in catalogue.items.values()]
+        self._held = [self._graph.bits_of(one.items) for one in catalogue.checkpoints]
+        self._size_ns = [
+            round(catalogue.alpha * one.size_mb * _NS) for one in catalogue.checkpoints
+        ]
+        self._holders = _holders(self._held)
+        self._quote = lru_cache(maxsize=_REMEMBERED)(self._price)
+
+    def quote(self, needs: Iterable[str]) -> Sequence[Quote]:
+        """The cold start first, then every checkpoint in the order of the catalogue.
+
+        ``needs`` are import names or item names; each stands for its nearest known item and what
+        that depends on. Unknown names are not priced.
+        """
+        nearest = self._graph.nearest
+        return self._quote(frozenset(item for name in needs if (item := nearest(name)) is not None))
+
+    def choose(
+        self, needs: Iterable[str], eligible: Callable[[str], str | None] = lambda _: None
+    ) -> Quote:
+        """The cheapest start among the cold one and the checkpoints that are eligible.
+
+        ``eligible`` takes a checkpoint's id and gives the reason why it may not serve, or ``None``.
+        """
+        best, *others = self.quote(needs)
+        for quote in others:
+            if quote.costs_at_most(best) and eligible(quote.checkpoint or "") is None:
+                best = quote
+        return best
+
+    def _price(self, items: frozenset[str]) -> Sequence[Quote]:
+        needed = self._graph.closure_of(items)
+        total_ns = 0
+        saved_ns = [0] * len(self._held)
+        # One pass over what is needed: most items are in no checkpoint, or in the same few.
+        by_holders: dict[tuple[int, ...], int] = {}
+        for number in numbers_in(needed):
+            load_ns = self._load_ns[number]
+            total_ns += load_ns
+            holders = self._holders.get(number)
+            if holders is not None:
+                by_holders[holders] = by_holders.get(holders, 0) + load_ns
+        for shared, load_ns in by_holders.items():
+            for index in shared:
+                saved_ns[index] += load_ns
+        quotes = [self._make(None, 0, total_ns, needed)]
+        for index, checkpoint in enumerate(self.catalogue.checkpoints):
+            missing = needed & ~self._held[index]
+            missing_ns = total_ns - saved_ns[index]
+            quotes.append(self._make(checkpoint.id, self._size_ns[index], missing_ns, missing))
+        return tuple(quotes)
+
+    def _make(self, checkpoint: str | None, size_ns: int, missing_ns: int, missing: int) -> Quote:
+        total_ns = size_ns + missing_ns
+        return Quote(
+            checkpoint,
+            size_ns / _NS,
+            missing_ns / _NS,
+            total_ns / _NS,
+            total_ns,
+            missing,
+            self._graph,
+        )
+
+
+def _holders(held: Sequence[int]) -> dict[int, tuple[int, ...]]:
+    """Item number → indices of the checkpoints that hold it, for items that any holds."""
+    found: dict[int, list[int]] = {}
+    for index, bits in enumerate(held):
+        for number in numbers_in(bits):
+            found.setdefault(number, []).append(index)
+    shared: dict[tuple[int, ...], tuple[int, ...]] = {}
+    return {
+        number: shared.setdefault(key, key)
+        for number, key in ((number, tuple(indices)) for number, indices in found.items())
+    }
