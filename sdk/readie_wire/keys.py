@@ -3,6 +3,7 @@
 | key                          | type     | owner and end of life                                      |
 |------------------------------|----------|------------------------------------------------------------|
 | ``calls:{flavor}:{token}``   | stream   | queued calls; an entry is removed when its call is taken   |
+| ``back:{flavor}:{token}``    | stream   | calls that a worker handed back; they are taken first      |
 | ``ready:{flavor}``           | zset     | tokens with queued calls, scored by virtual time           |
 | ``bell:{flavor}``            | stream   | wakes idle workers; trimmed to a few entries               |
 | ``due``                      | zset     | call ids by the time (ms) at which they expire or are lost |
@@ -13,6 +14,7 @@
 | ``subs:{call}``              | set      | gateways that wait for the call; TTL with the call         |
 | ``events:{gateway}``         | stream   | a gateway's doorbells; TTL renewed by the gateway          |
 | ``ctl:{worker}``             | stream   | orders to a worker; TTL renewed by its beat                |
+| ``held:{worker}``            | hash     | call ids the worker owns → take tickets; gone when empty   |
 | ``worker:{boot}``            | hash     | a worker's advertisement; TTL renewed by its beat          |
 | ``beat:{boot}``              | counter  | TTL renewed by its beat                                    |
 | ``workers``                  | set      | boot ids; members without a record are dropped on sight    |
@@ -74,6 +76,9 @@ class Keys:
     def calls(self, flavor: str, token: str) -> str:
         return f"{self.prefix}calls:{flavor}:{token}"
 
+    def returned(self, flavor: str, token: str) -> str:
+        return f"{self.prefix}back:{flavor}:{token}"
+
     def ready(self, flavor: str) -> str:
         return f"{self.prefix}ready:{flavor}"
 
@@ -104,6 +109,9 @@ class Keys:
 
     def control(self, worker: str) -> str:
         return f"{self.prefix}ctl:{worker}"
+
+    def held(self, worker: str) -> str:
+        return f"{self.prefix}held:{worker}"
 
     def worker(self, boot: str) -> str:
         return f"{self.prefix}worker:{boot}"

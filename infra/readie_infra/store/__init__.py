@@ -1,0 +1,63 @@
+"""Calls and workers in Redis or Valkey: one class, one Lua file for each step it takes.
+
+Every method raises `readie_infra.errors.StoreUnavailableError` when the server cannot do its part,
+within seconds; every step may be repeated.
+"""
+
+from typing import TYPE_CHECKING
+
+from readie_infra.store.fleet import Fleet
+from readie_infra.store.holding import Holding
+from readie_infra.store.steps import Steps
+from readie_infra.store.submitting import Submitting
+from readie_infra.store.sweeping import Sweeping
+from readie_infra.store.values import (
+    Cursor,
+    Enqueued,
+    Event,
+    Health,
+    Limits,
+    Offer,
+    Order,
+    Snapshot,
+    StoredEvent,
+    Swept,
+    Wakeup,
+)
+from readie_infra.store.watching import Watching
+from readie_wire.keys import Keys
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+__all__ = [
+    "CallStore",
+    "Cursor",
+    "Enqueued",
+    "Event",
+    "Health",
+    "Limits",
+    "Offer",
+    "Order",
+    "Snapshot",
+    "StoredEvent",
+    "Swept",
+    "Wakeup",
+]
+
+
+class CallStore(Submitting, Holding, Watching, Fleet, Sweeping):
+    """The store of one installation: ``client`` from `readie_infra.connecting.connect`."""
+
+    def __init__(
+        self, client: "Redis", keys: Keys | None = None, limits: Limits | None = None
+    ) -> None:
+        self._keys = keys or Keys()
+        self._limits = limits or Limits()
+        self._steps = Steps(client, self._keys.prefix)
+        self._open_tickets = {}
+        self._rebuild_from = 0
+
+    async def close(self) -> None:
+        """Close the client's connections."""
+        await self._steps.client.aclose()

@@ -1,0 +1,117 @@
+"""The worker's side of a call's life: take, start, release, emit, finish.
+
+Each step compares owner, attempt and state before it writes. A worker that was stopped and resumed,
+or whose lease lapsed, gets `False` and drops what it was doing.
+"""
+
+import secrets
+from collections.abc import Sequence
+
+from readie_infra.errors import StoreUnavailableError
+from readie_infra.store import endings
+from readie_infra.store.reading import flattened, outcome_text, pairs, read_record
+from readie_infra.store.steps import Steps, milliseconds
+from readie_infra.store.submitting import DEFAULT_RESULT_TTL_S
+from readie_infra.store.values import Event, Limits, Offer
+from readie_wire.lifecycle import State
+from readie_wire.outcome import Outcome
+from readie_wire.records import CallRecord
+
+
+class Holding:
+    _steps: Steps
+    _limits: Limits
+    # Worker → the ticket of a take whose answer was lost on the way.
+    _open_tickets: dict[str, str]
+
+    async def take(self, offer: Offer) -> CallRecord | None:
+        """The first queued call that fits the offer, now this worker's; `None` when there is none.
+
+        ``record.state`` is ``running`` when the call's checkpoint is among ``offer.ready``, else
+        ``leased``: `start` must follow within the lease. The record has the payload. One take at
+        a time per worker. After `StoreUnavailableError` just take again: a call that was given
+        but never arrived comes first.
+        """
+        if offer.draining or offer.slots < 1:
+            return None
+        while True:
+            found = await self._take(offer)
+            if not found:
+                return None
+            call_id, fields = found[0].decode(), pairs(found[1])
+            try:
+                return read_record(call_id, fields)
+            except (ValueError, KeyError, TypeError) as error:
+                outcome = endings.unreadable(str(error))
+                attempt = int(fields[b"attempt"])
+                await self.finish(call_id, offer.worker, attempt, State.FAILED, outcome)
+
+    async def _take(self, offer: Offer) -> tuple[bytes, list[bytes]] | None:
+        asked_before = offer.worker in self._open_tickets
+        ticket = self._open_tickets.pop(offer.worker, None) or secrets.token_hex(8)
+        try:
+            found: tuple[bytes, list[bytes]] | None = await self._steps.run(
+                "take",
+                offer.worker,
+                offer.flavor,
+                offer.memory_free,
+                "1" if offer.exposed_ok else "0",
+                milliseconds(self._limits.lease_s),
+                milliseconds(self._limits.lost_grace_s),
+                ticket,
+                "1" if asked_before else "0",
+                *offer.ready,
+            )
+        except StoreUnavailableError:
+            self._open_tickets[offer.worker] = ticket
+            raise
+        return found
+
+    async def start(self, call_id: str, owner: str, attempt: int, timeout_s: float) -> bool:
+        """The fence before GO. `False`: the call is no longer this worker's; do not run it."""
+        return await self._step(
+            "start",
+            *(call_id, owner, attempt),
+            milliseconds(timeout_s),
+            milliseconds(self._limits.lost_grace_s),
+        )
+
+    async def release(self, call_id: str, owner: str, attempt: int, reason: str) -> bool:
+        """Hand back a call that was taken but not started; it is queued first of its token."""
+        return await self._step("release", call_id, owner, attempt, reason)
+
+    async def emit(self, call_id: str, owner: str, attempt: int, events: Sequence[Event]) -> bool:
+        """Append events and ring the gateways that wait.
+
+        `False`: stop working on the call; it is no longer this worker's, or to be cancelled.
+        """
+        batch = secrets.token_hex(8)
+        return await self._step("emit", call_id, owner, attempt, batch, *flattened(events))
+
+    async def finish(
+        self,
+        call_id: str,
+        owner: str,
+        attempt: int,
+        state: State,
+        outcome: Outcome,
+        result: bytes = b"",
+        result_blob: str = "",
+        result_ttl: float = DEFAULT_RESULT_TTL_S,
+        logs: Sequence[Event] = (),
+    ) -> bool:
+        """Store the end of a call: ``succeeded`` after start, ``failed`` or ``cancelled`` any time.
+
+        ``result`` are the result's bytes (or the pickled exception's), unless ``result_blob``
+        names them. ``logs`` precede the result event. From now on the call lives ``result_ttl``
+        seconds. `False`: somebody else ended it. Repeating the same end is `True`.
+        """
+        return await self._step(
+            "finish",
+            *(call_id, owner, attempt),
+            *(str(state), outcome_text(outcome), result, result_blob, milliseconds(result_ttl)),
+            *flattened(logs),
+        )
+
+    async def _step(self, name: str, *arguments: str | bytes | int) -> bool:
+        return bool(await self._steps.run(name, *arguments))

@@ -1,0 +1,59 @@
+"""The Lua steps: loaded from the package, sent by digest, one round trip each."""
+
+import hashlib
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from redis.exceptions import NoScriptError
+
+from readie_infra.connecting import translated
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+_PRELUDE = "prelude"
+
+
+def load_sources() -> dict[str, str]:
+    """Step name → source as the server gets it: its flags, the shared prelude, its own lines."""
+    folder = files("readie_infra") / "lua"
+    texts = {
+        item.name.removesuffix(".lua"): item.read_text("utf-8")
+        for item in folder.iterdir()
+        if item.name.endswith(".lua")
+    }
+    prelude = texts.pop(_PRELUDE)
+    return {name: _with_prelude(prelude, text) for name, text in texts.items()}
+
+
+def _with_prelude(prelude: str, text: str) -> str:
+    flags, body = text.split("\n", 1)  # the flags must stay the first line
+    return f"{flags}\n{prelude}\n{body}"
+
+
+class Steps:
+    """Runs steps by name against one server, below one key prefix."""
+
+    def __init__(self, client: "Redis", prefix: str) -> None:
+        self.client = client
+        self._prefix = prefix
+        self._sources = load_sources()
+        self._digests = {
+            name: hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+            for name, source in self._sources.items()
+        }
+
+    async def run(self, name: str, *arguments: str | bytes | int) -> Any:
+        """The step's raw answer. Raises `StoreUnavailableError`.
+
+        A server that does not know the script (restarted, or its cache flushed) is given it.
+        """
+        with translated():
+            try:
+                return await self.client.evalsha(self._digests[name], 0, self._prefix, *arguments)
+            except NoScriptError:
+                return await self.client.eval(self._sources[name], 0, self._prefix, *arguments)
+
+
+def milliseconds(seconds: float) -> int:
+    return max(1, round(seconds * 1000))

@@ -1,0 +1,134 @@
+"""What goes into the call store and comes out of it, beside the records of ``readie_wire``."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from readie_wire.records import CallRecord
+
+EventType = Literal["accepted", "log", "item", "result"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Times (seconds) that the store keeps by the server's clock. Tests use short ones."""
+
+    lease_s: float = 60.0  # taken → started; longer than any cold start
+    lost_grace_s: float = 30.0  # past its timeout a started call is lost: the worker had this long
+    cancel_grace_s: float = 15.0  # to end a running call; then it counts as cancelled
+    max_leases: int = 5  # times a call may be taken and its lease lapse before it is lost
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """``created`` is false when the idempotency key already stood for ``call_id``."""
+
+    call_id: str
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a worker can run now. ``worker`` is its boot id, memory in bytes.
+
+    ``ready`` are the checkpoint keys (``Choice.key``) of sandboxes that wait for a call: one of
+    those is started with the take. ``exposed_ok``: its sandboxes hold calls from anywhere.
+    """
+
+    worker: str
+    flavor: str
+    slots: int
+    memory_free: int
+    ready: Sequence[str] = ()
+    exposed_ok: bool = False
+    draining: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event to append; ``data`` is a JSON object without ``seq``."""
+
+    type: EventType
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """An event with its place: ``seq`` counts from 1 without gaps within a call."""
+
+    seq: int
+    type: EventType
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A call at one instant: its record without payload, and the events after a given ``seq``.
+
+    ``more``: there are further events; read again after the last one.
+    """
+
+    record: CallRecord
+    events: Sequence[StoredEvent]
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far a worker has read its orders and its flavor's bell. Starts at the beginning."""
+
+    control: str = "0-0"
+    bell: str = "0-0"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Something a worker is told to do: ``{"type": "cancel", "call": id, "reason": text}``."""
+
+    type: str
+    call_id: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wakeup:
+    """Why a waiting worker woke: orders, the bell, or (neither) because its time was over."""
+
+    orders: Sequence[Order]
+    rang: bool
+    cursor: Cursor
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What one sweep did, as call ids. ``rebuilt`` had lost their queue entry."""
+
+    expired: Sequence[str] = ()
+    lost: Sequence[str] = ()
+    cancelled: Sequence[str] = ()
+    requeued: Sequence[str] = ()
+    rebuilt: Sequence[str] = ()
+
+    @property
+    def ended(self) -> list[str]:
+        return [*self.expired, *self.lost, *self.cancelled]
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The server as it is now. ``warnings`` say what would break a promise, in words."""
+
+    server: str  # such as "valkey 9.1.0"
+    memory_used: int
+    memory_limit: int  # 0: none
+    eviction: str
+    warnings: Sequence[str] = field(default_factory=tuple)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "server": self.server,
+            "memory_used": self.memory_used,
+            "memory_limit": self.memory_limit,
+            "eviction": self.eviction,
+            "warnings": list(self.warnings),
+        }
