@@ -5,6 +5,7 @@ InfraError
 ├── QueueFullError             the token's backlog is at its limit; try again later
 ├── IdempotencyConflictError   the key was used for another body
 ├── BlobError
+│   ├── BlobKeyError           not a key: it could climb out of its folder
 │   ├── BlobMissingError       no blob of that key
 │   └── BlobUnavailableError   the blob store cannot be read or written
 └── SettingsError              a setting is missing or malformed; names it
@@ -52,6 +53,10 @@ class BlobError(InfraError):
     def __init__(self, key: str, detail: str) -> None:
         super().__init__(f"blob {key}: {detail}")
         self.key = key
+
+
+class BlobKeyError(BlobError):
+    """The key is not made of safe parts, such as ``blobs/{call}/payload``."""
 
 
 class BlobMissingError(BlobError):

@@ -1,7 +1,7 @@
 """Waiting for what happens to calls: snapshots, doorbells, orders."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from readie_infra.connecting import LONGEST_BLOCK_S, translated
@@ -35,6 +35,15 @@ class Watching:
             for entry, fields in entries
         ]
         return Snapshot(record, events, more=len(events) == EVENTS_AT_ONCE)
+
+    async def known(self, call_ids: Sequence[str]) -> set[str]:
+        """Those of the calls that still have a record."""
+        with translated():
+            pipeline = self._steps.client.pipeline(transaction=False)
+            for call_id in call_ids:
+                pipeline.exists(self._keys.call(call_id))
+            found = await pipeline.execute()
+        return {call_id for call_id, there in zip(call_ids, found, strict=True) if there}
 
     async def subscribe(self, call_id: str, gateway: str) -> bool:
         """Ring this gateway from now on. `False`: the call has ended or is unknown; read it."""

@@ -1,0 +1,180 @@
+"""Payloads and results too large for Redis: bytes under keys such as ``blobs/{call}/payload``."""
+
+import asyncio
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
+
+from readie_infra.errors import (
+    BlobKeyError,
+    BlobMissingError,
+    BlobUnavailableError,
+    SettingsError,
+)
+from readie_wire.keys import InvalidIdError, check_id
+
+_PARTIAL = ".partial"  # no key can begin with a dot, so none can name a half-written file
+SWEEP_AT_ONCE = 1_000  # owners looked at in one sweep
+
+# Of these owners (call ids), which still have a record?
+StillKnown = Callable[[Sequence[str]], Awaitable[Collection[str]]]
+
+
+def payload_key(call_id: str) -> str:
+    return f"blobs/{call_id}/payload"
+
+
+def result_key(call_id: str, attempt: int) -> str:
+    return f"blobs/{call_id}/{attempt}/result"
+
+
+class BlobStore(Protocol):
+    """Bytes by key. Raises `BlobKeyError` for a key that is none, `BlobUnavailableError`."""
+
+    async def put(self, key: str, data: bytes | Path) -> None:
+        """Store bytes, or a copy of a file. Whole or not at all; replaces what was there."""
+        ...
+
+    async def get(self, key: str) -> bytes:
+        """All bytes of a blob. Raises `BlobMissingError`."""
+        ...
+
+    async def delete(self, key: str) -> None:
+        """Remove a blob; one that is not there is no error."""
+        ...
+
+    async def exists(self, key: str) -> bool: ...
+
+    async def sweep(self, older_than_s: float, known: StillKnown) -> list[str]:
+        """Remove the blobs of owners whose oldest blob has that age and that are not ``known``.
+
+        The owner is the second part of a key. Bounded; answers the owners removed.
+        """
+        ...
+
+
+def open_blobs(url: str) -> BlobStore:
+    """``file:///folder`` opens a `DirectoryBlobs` there; other schemes raise `SettingsError`."""
+    parts = urlsplit(url)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path:
+        raise SettingsError(f"blob_url {url!r} is not supported: give file:///absolute/folder")
+    return DirectoryBlobs(Path(unquote(parts.path)))
+
+
+class DirectoryBlobs:
+    """Blobs as files below ``root``, which is made when the first one is written.
+
+    ``durable`` flushes file and folder to the disk before `put` returns. Without it a blob
+    survives the death of any process, but not that of the machine.
+    """
+
+    def __init__(self, root: Path, *, durable: bool = False) -> None:
+        self._root = root
+        self._durable = durable
+
+    async def put(self, key: str, data: bytes | Path) -> None:
+        path = self._path(key)
+        await asyncio.to_thread(self._write, key, path, data)
+
+    async def get(self, key: str) -> bytes:
+        path = self._path(key)
+        with _translated(key):
+            return await asyncio.to_thread(path.read_bytes)
+
+    async def delete(self, key: str) -> None:
+        path = self._path(key)
+        with _translated(key):
+            await asyncio.to_thread(path.unlink, missing_ok=True)
+
+    async def exists(self, key: str) -> bool:
+        path = self._path(key)
+        with _translated(key):
+            return await asyncio.to_thread(path.is_file)
+
+    async def sweep(self, older_than_s: float, known: StillKnown) -> list[str]:
+        before = time.time() - older_than_s
+        removed: list[str] = []
+        for space, owners in await asyncio.to_thread(self._old_owners, before):
+            kept = set(await known(owners))
+            gone = [owner for owner in owners if owner not in kept]
+            for owner in gone:
+                await asyncio.to_thread(shutil.rmtree, space / owner, ignore_errors=True)
+            removed += gone
+        return removed
+
+    def _path(self, key: str) -> Path:
+        try:
+            parts = [check_id(part, "part") for part in key.split("/")]
+        except InvalidIdError as error:
+            raise BlobKeyError(key, str(error)) from error
+        return self._root.joinpath(*parts)
+
+    def _write(self, key: str, path: Path, data: bytes | Path) -> None:
+        partial = self._root / _PARTIAL / secrets.token_hex(8)
+        with _translated(key):
+            partial.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            try:
+                if isinstance(data, Path):
+                    shutil.copyfile(data, partial)
+                else:
+                    partial.write_bytes(data)
+                if self._durable:
+                    _flush(partial)
+                partial.replace(path)
+                if self._durable:
+                    _flush(path.parent)
+            except OSError:
+                partial.unlink(missing_ok=True)
+                raise
+
+    def _old_owners(self, before: float) -> list[tuple[Path, list[str]]]:
+        """Owners by space, oldest first: call ids sort by time, so a few looks are enough."""
+        if not self._root.is_dir():
+            return []
+        for partial in (self._root / _PARTIAL).glob("*"):
+            if _modified(partial) < before:
+                partial.unlink(missing_ok=True)  # its writer died
+        spaces = [path for path in self._root.iterdir() if path.name != _PARTIAL and path.is_dir()]
+        return [
+            (
+                space,
+                [
+                    name
+                    for name in sorted(os.listdir(space))[:SWEEP_AT_ONCE]
+                    if _modified(space / name) < before
+                ],
+            )
+            for space in spaces
+        ]
+
+
+def _modified(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return float("inf")  # somebody else removed it
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _translated(key: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise BlobMissingError(key, "there is none") from error
+    except OSError as error:
+        raise BlobUnavailableError(key, str(error)) from error
