@@ -1,0 +1,77 @@
+"""``python -m readie_executor``: what runs in a sandbox, in one of its modes.
+
+It is told by environment variables, which no function ever sees:
+
+EXECUTOR_MODE      ``sandbox``, ``zygote``, ``capture`` or ``measure``
+READIE_CONNECTION  ``fd:N``, an inherited connected socket, or ``unix:/path`` to connect to
+READIE_PREIMPORT   module names to import ahead, comma-separated, in this order
+READIE_CHECKPOINT  key of the checkpoint, for HELLO
+READIE_FOLDER      the sandbox's private folder; made when it does not exist
+READIE_RUN_DIR     read-only folder with ``executor.sock`` and, after a restore, ``ticket.json``
+"""
+
+import os
+import socket
+import sys
+from collections.abc import Mapping
+
+from readie_executor import output
+from readie_executor.channel import Channel, ConnectionEndedError
+from readie_executor.environment import Surroundings, inherited
+from readie_executor.serving import Greeting, serve
+
+CONNECT_DEADLINE_S = 10.0  # the worker listens before it starts a sandbox
+
+
+def main(environment: Mapping[str, str]) -> int:
+    mode = environment.get("EXECUTOR_MODE", "sandbox")
+    if mode == "sandbox":
+        return _sandbox(environment)
+    sys.stderr.write(f"EXECUTOR_MODE is {mode!r}; choose sandbox\n")
+    return 2
+
+
+def _sandbox(environment: Mapping[str, str]) -> int:
+    channel = Channel(_connected(environment["READIE_CONNECTION"]))
+    surroundings = Surroundings(_folder(environment), inherited(environment))
+    surroundings.create()
+    surroundings.enter()
+    output.configure()
+    return _serve(channel, surroundings, Greeting("sandbox"))
+
+
+def _serve(channel: Channel, surroundings: Surroundings, greeting: Greeting) -> int:
+    try:
+        serve(channel, surroundings, greeting)
+    except (ConnectionEndedError, BrokenPipeError, ConnectionResetError):
+        return 0
+    output.flush_c_library()
+    return 0
+
+
+def _connected(address: str) -> socket.socket:
+    kind, _, place = address.partition(":")
+    if kind == "fd":
+        connection = socket.socket(fileno=int(place))
+        connection.set_inheritable(False)
+        return connection
+    if kind == "unix":
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(CONNECT_DEADLINE_S)
+        connection.connect(place)
+        connection.settimeout(None)
+        return connection
+    raise ValueError(f"READIE_CONNECTION is {address!r}; write fd:N or unix:/path")
+
+
+def _folder(environment: Mapping[str, str]) -> str:
+    parent = environment.get("TMPDIR") or "/tmp"  # noqa: S108 - private to the sandbox
+    return environment.get("READIE_FOLDER") or f"{parent}/readie-{os.getpid()}"
+
+
+if __name__ == "__main__":
+    # Not sys.exit: the answer is sent, and threads or exit handlers that the function left behind
+    # must not keep the sandbox alive.
+    code = main(dict(os.environ))
+    output.flush()
+    os._exit(code)

@@ -1,0 +1,79 @@
+"""What the call sees around it: environment variables, private folders, working directory."""
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+# Names with which the executor itself is started; they say nothing to the function.
+_OWN_NAMES = ("READIE_", "EXECUTOR_")
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """A sandbox's private folders and the environment every call in it begins with."""
+
+    folder: str
+    variables: Mapping[str, str]
+
+    @property
+    def home(self) -> str:
+        return f"{self.folder}/home"
+
+    @property
+    def temporary(self) -> str:
+        return f"{self.folder}/tmp"  # noqa: S108 - inside the private folder
+
+    @property
+    def work(self) -> str:
+        return f"{self.folder}/work"
+
+    def create(self) -> None:
+        for path in (self.home, self.temporary, self.work):
+            os.makedirs(path, mode=0o700, exist_ok=True)  # noqa: PTH103 - pathlib stays unloaded
+
+    def enter(self) -> None:
+        """Replace the process's environment and working directory by a fresh call's."""
+        replace_environment(self._base())
+        os.chdir(self.work)
+
+    def enter_call(
+        self,
+        call_id: str,
+        given: Mapping[str, str],
+        secrets: Mapping[str, str],
+        workdir: str | None,
+    ) -> None:
+        """The environment of one call: the base, then the caller's variables, then secrets."""
+        own = {"READIE_IN_SANDBOX": "1", "READIE_CALL_ID": call_id}
+        replace_environment({**self._base(), **given, **secrets, **own})
+        os.chdir(workdir or self.work)
+
+    def _base(self) -> dict[str, str]:
+        interpreters = sys.executable.rpartition("/")[0]
+        return {
+            "PATH": f"{interpreters}:{SYSTEM_PATH}",
+            "USER": "readie",
+            "LOGNAME": "readie",
+            **self.variables,
+            "LANG": "C.UTF-8",
+            "HOME": self.home,
+            "TMPDIR": self.temporary,
+            "MPLBACKEND": "Agg",
+            "MPLCONFIGDIR": f"{self.home}/.config/matplotlib",
+            "READIE_IN_SANDBOX": "1",
+        }
+
+
+def inherited(environment: Mapping[str, str]) -> dict[str, str]:
+    """What whoever started the executor meant for the calls: all but the executor's own names."""
+    return {name: value for name, value in environment.items() if not name.startswith(_OWN_NAMES)}
+
+
+def replace_environment(variables: Mapping[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(variables)
+    time.tzset()  # TZ may differ from the one the process began with

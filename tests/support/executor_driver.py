@@ -1,0 +1,182 @@
+"""The worker's side of the executor protocol, for tests of executors and of sandbox runtimes."""
+
+import asyncio
+import contextlib
+import json
+import os
+import pickle
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import cloudpickle
+
+from readie_wire.framing import Decoder, FrameType, Message, encode_message
+from readie_wire.outcome import ErrorInfo
+
+# Far above the slowest answer on a busy machine: only a hang meets it.
+DEADLINE_S = 60.0
+READ_BYTES = 256 << 10
+
+
+@dataclass
+class Reply:
+    """How one call ended, with everything its sandbox wrote."""
+
+    messages: list[Message]
+    stdout: str
+    stderr: str
+    raw_stdout: bytes = field(repr=False, default=b"")
+
+    @property
+    def types(self) -> list[FrameType]:
+        return [message.type for message in self.messages]
+
+    @property
+    def last(self) -> Message:
+        assert self.messages, f"the sandbox answered nothing; stderr: {self.stderr}"
+        return self.messages[-1]
+
+    @property
+    def value(self) -> Any:
+        """What the function returned."""
+        assert self.last.type is FrameType.RESULT, self.last.header
+        if self.last.header["encoding"] == "json":
+            return json.loads(self.last.body)
+        return pickle.loads(self.last.body)
+
+    @property
+    def error(self) -> ErrorInfo:
+        assert self.last.type is FrameType.ERROR, (self.last, self.stderr)
+        return ErrorInfo.from_json(self.last.header["error"])
+
+    @property
+    def exception(self) -> BaseException | None:
+        """The exception object, where it was sent."""
+        assert self.last.type is FrameType.ERROR
+        found: BaseException | None = pickle.loads(self.last.body) if self.last.body else None
+        return found
+
+
+class ExecutorDriver:
+    """Drives one executor over the worker's ends of its connection and output pipes."""
+
+    def __init__(self, connection: socket.socket, stdout: int, stderr: int) -> None:
+        connection.setblocking(False)
+        self._connection = connection
+        self._decoder = Decoder()
+        self._received: list[Message] = []
+        self._output = [asyncio.create_task(_read_all(fd)) for fd in (stdout, stderr)]
+
+    async def send(
+        self, kind: FrameType, header: Mapping[str, Any] | None = None, body: bytes | None = None
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        for frame in encode_message(kind, header, body):
+            await loop.sock_sendall(self._connection, frame)
+
+    async def send_bytes(self, data: bytes) -> None:
+        await asyncio.get_running_loop().sock_sendall(self._connection, data)
+
+    async def receive(self) -> Message | None:
+        """The next message; `None` at the end of the stream."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(DEADLINE_S):
+            while not self._received:
+                try:
+                    data = await loop.sock_recv(self._connection, READ_BYTES)
+                except ConnectionResetError:
+                    return None
+                if not data:
+                    return None
+                self._received += self._decoder.feed(data)
+        return self._received.pop(0)
+
+    async def hello(self) -> Mapping[str, Any]:
+        message = await self.receive()
+        assert message is not None, f"no HELLO; stderr: {(await self.output())[1]}"
+        assert message.type is FrameType.HELLO
+        return message.header
+
+    async def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Reply:
+        """Run a Python function; keyword arguments are the function's own."""
+        payload = cloudpickle.dumps({"func": function, "args": args, "kwargs": kwargs})
+        return await self.run(payload)
+
+    async def run_json(self, kind: str, request: Mapping[str, Any], **extra: Any) -> Reply:
+        return await self.run(json.dumps(request).encode(), kind=kind, **extra)
+
+    async def run(self, body: bytes, *, kind: str = "pickle", **extra: Any) -> Reply:
+        """CALL and GO in one go, then everything up to the end of the sandbox."""
+        await self.send(FrameType.CALL, call_header(kind, **extra), body)
+        await self.send(FrameType.GO)
+        return await self.finish()
+
+    async def finish(self) -> Reply:
+        messages = []
+        while (message := await self.receive()) is not None:
+            messages.append(message)
+        stdout, stderr = await self.output()
+        return Reply(messages, _text(stdout), _text(stderr), stdout)
+
+    async def output(self) -> tuple[bytes, bytes]:
+        """Both streams to their end, which is that of the sandbox."""
+        async with asyncio.timeout(DEADLINE_S):
+            stdout, stderr = await asyncio.gather(*self._output)
+        return stdout, stderr
+
+    def close(self) -> None:
+        self._connection.close()
+        for task in self._output:
+            task.cancel()
+
+
+def call_header(kind: str = "pickle", **extra: Any) -> dict[str, Any]:
+    return {
+        "v": 1,
+        "kind": kind,
+        "function": "f",
+        "call_id": "call-test",
+        "environment": {},
+        "secrets": {},
+        **extra,
+    }
+
+
+@contextlib.asynccontextmanager
+async def driven(
+    connection: socket.socket, stdout: int, stderr: int
+) -> AsyncIterator[ExecutorDriver]:
+    driver = ExecutorDriver(connection, stdout, stderr)
+    try:
+        yield driver
+    finally:
+        driver.close()
+
+
+async def _read_all(descriptor: int) -> bytes:
+    """Everything a pipe gives until its end; closes it."""
+    loop = asyncio.get_running_loop()
+    os.set_blocking(descriptor, False)
+    parts: list[bytes] = []
+    ready = asyncio.Event()
+    loop.add_reader(descriptor, ready.set)
+    try:
+        while True:
+            ready.clear()
+            try:
+                data = os.read(descriptor, READ_BYTES)
+            except BlockingIOError:
+                await ready.wait()
+                continue
+            if not data:
+                return b"".join(parts)
+            parts.append(data)
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8")
