@@ -142,17 +142,12 @@ class DirectoryBlobs:
             if _modified(partial) < before:
                 partial.unlink(missing_ok=True)  # its writer died
         spaces = [path for path in self._root.iterdir() if path.name != _PARTIAL and path.is_dir()]
-        return [
-            (
-                space,
-                [
-                    name
-                    for name in sorted(os.listdir(space))[:SWEEP_AT_ONCE]
-                    if _modified(space / name) < before
-                ],
-            )
-            for space in spaces
-        ]
+        return [(space, _oldest(space, before)) for space in spaces]
+
+
+def _oldest(space: Path, before: float) -> list[str]:
+    folders = sorted(space.iterdir())[:SWEEP_AT_ONCE]
+    return [folder.name for folder in folders if _modified(folder) < before]
 
 
 def _modified(path: Path) -> float:

@@ -52,4 +52,10 @@ def configure_logging(
 def _renderers(format: str) -> list[structlog.types.Processor]:  # noqa: A002 - as above
     if format == "json":
         return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-    return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+    return [
+        structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(),
+            # The richer one prints local variables, and with them secrets.
+            exception_formatter=structlog.dev.plain_traceback,
+        )
+    ]
