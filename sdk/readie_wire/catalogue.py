@@ -40,8 +40,8 @@ class Item:
     """One thing that can be loaded.
 
     ``load_time`` in seconds with the dependencies already loaded; ``size_mb`` is the memory it
-    adds, in MB; ``dependencies`` are names of other items; ``distribution`` is the canonical name
-    of what provides a package, else empty.
+    adds, in MB of 2^20 bytes; ``dependencies`` are names of other items; ``distribution`` is the
+    canonical name of what provides a package, else empty.
     """
 
     load_time: float

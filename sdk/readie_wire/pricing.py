@@ -17,6 +17,16 @@ _NS = 1_000_000_000
 _REMEMBERED = 4_096  # distinct sets of needs; a fleet runs far fewer functions at a time
 
 
+def load_ns(load_time: float) -> int:
+    """Seconds of importing as the whole nanoseconds that costs are added in."""
+    return round(load_time * _NS)
+
+
+def size_ns(alpha: float, size_mb: float) -> int:
+    """What a checkpoint's size costs, in whole nanoseconds."""
+    return round(alpha * size_mb * _NS)
+
+
 @dataclass(frozen=True, slots=True)
 class Quote:
     """What one start would cost, in seconds. ``checkpoint`` ``None`` is the cold start."""
@@ -45,11 +55,9 @@ class PricedCatalogue:
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
         self._graph = catalogue.graph
-        self._load_ns = [round(item.load_time * _NS) for item in catalogue.items.values()]
+        self._load_ns = [load_ns(item.load_time) for item in catalogue.items.values()]
         self._held = [self._graph.bits_of(one.items) for one in catalogue.checkpoints]
-        self._size_ns = [
-            round(catalogue.alpha * one.size_mb * _NS) for one in catalogue.checkpoints
-        ]
+        self._size_ns = [size_ns(catalogue.alpha, one.size_mb) for one in catalogue.checkpoints]
         self._holders = _holders(self._held)
         self._quote = lru_cache(maxsize=_REMEMBERED)(self._price)
 
@@ -82,14 +90,14 @@ class PricedCatalogue:
         # One pass over what is needed: most items are in no checkpoint, or in the same few.
         by_holders: dict[tuple[int, ...], int] = {}
         for number in numbers_in(needed):
-            load_ns = self._load_ns[number]
-            total_ns += load_ns
+            own_ns = self._load_ns[number]
+            total_ns += own_ns
             holders = self._holders.get(number)
             if holders is not None:
-                by_holders[holders] = by_holders.get(holders, 0) + load_ns
-        for shared, load_ns in by_holders.items():
+                by_holders[holders] = by_holders.get(holders, 0) + own_ns
+        for shared, shared_ns in by_holders.items():
             for index in shared:
-                saved_ns[index] += load_ns
+                saved_ns[index] += shared_ns
         quotes = [self._make(None, 0, total_ns, needed)]
         for index, checkpoint in enumerate(self.catalogue.checkpoints):
             missing = needed & ~self._held[index]
@@ -97,11 +105,11 @@ class PricedCatalogue:
             quotes.append(self._make(checkpoint.id, self._size_ns[index], missing_ns, missing))
         return tuple(quotes)
 
-    def _make(self, checkpoint: str | None, size_ns: int, missing_ns: int, missing: int) -> Quote:
-        total_ns = size_ns + missing_ns
+    def _make(self, checkpoint: str | None, size: int, missing_ns: int, missing: int) -> Quote:
+        total_ns = size + missing_ns
         return Quote(
             checkpoint,
-            size_ns / _NS,
+            size / _NS,
             missing_ns / _NS,
             total_ns / _NS,
             total_ns,

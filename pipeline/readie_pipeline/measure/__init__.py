@@ -1,0 +1,1 @@
+"""What importing costs: each module in a fresh process of the interpreter that will run it."""

@@ -1,0 +1,1 @@
+"""Programs that run under the measured interpreter, whichever it is: standard library only."""

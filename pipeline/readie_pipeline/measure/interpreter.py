@@ -1,0 +1,116 @@
+"""Runs a program of `readie_pipeline.measure.inside` in a fresh process of some interpreter."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from readie_pipeline.errors import MeasureError
+from readie_pipeline.measure import inside
+
+PROBE = Path(inside.__file__).with_name("probe.py")
+INVENTORY = Path(inside.__file__).with_name("inventory.py")
+
+_STDERR_TAIL = 4_096  # bytes of a crashed process's stderr that are read for its last line
+_SELF_TEST_S = 10.0  # what `unshare … true` may take on a busy machine
+
+# Ways to take the network from a process, the best first. Cloud libraries look for credentials on
+# it while they are imported, and would be charged for the time that takes.
+_NETWORK_OFF = (("unshare", "--net", "--"), ("unshare", "--map-root-user", "--net", "--"))
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """An interpreter to measure.
+
+    ``home`` is the only folder its processes are told of: caches that packages build at their first
+    import are found there by the next process. ``wrapper`` goes before the command.
+    """
+
+    home: Path
+    python: Path = field(default_factory=lambda: Path(sys.executable))
+    wrapper: Sequence[str] = ()
+
+    def run(self, program: Path, request: object, timeout: float) -> Any:
+        """The program's answer. Raises `MeasureError`: it ended badly, or took too long (seconds)."""
+        with tempfile.TemporaryDirectory(prefix="probe-", dir=self.home) as folder:
+            answer = Path(folder) / "answer.json"
+            complaints = Path(folder) / "stderr"
+            with complaints.open("wb") as stderr:
+                status = self._wait(program, answer, request, stderr.fileno(), timeout)
+            if status == 0 and answer.exists():
+                return json.loads(answer.read_bytes())
+            raise MeasureError(_why(status, complaints))
+
+    def _wait(
+        self, program: Path, answer: Path, request: object, stderr: int, timeout: float
+    ) -> int:
+        command = [*self.wrapper, str(self.python), "-I", "-X", "utf8", str(program), str(answer)]
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            cwd=answer.parent,
+            env=self._environment(),
+            start_new_session=True,
+        )
+        try:
+            process.communicate(json.dumps(request).encode(), timeout)
+        except subprocess.TimeoutExpired as error:
+            raise MeasureError(f"took longer than {timeout:g} s") from error
+        finally:
+            # The whole group: a package may have started processes of its own.
+            _kill_group(process.pid)
+            process.wait()
+        return process.returncode
+
+    def _environment(self) -> dict[str, str]:
+        """An allow-list: nothing of the pipeline's own environment, secrets least of all."""
+        return {
+            "PATH": os.defpath,
+            "LANG": "C.UTF-8",
+            "HOME": str(self.home),
+            "TMPDIR": str(self.home),
+            "MPLBACKEND": "Agg",
+            "MPLCONFIGDIR": str(self.home / "matplotlib"),
+        }
+
+
+def network_off() -> Sequence[str] | None:
+    """The wrapper that takes a process's network away; ``None`` where this machine has none."""
+    for wrapper in _NETWORK_OFF:
+        try:
+            done = subprocess.run(
+                [*wrapper, "true"], capture_output=True, timeout=_SELF_TEST_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        if done.returncode == 0:
+            return wrapper
+    return None
+
+
+def _kill_group(leader: int) -> None:
+    try:
+        os.killpg(leader, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return  # all of it has ended; macOS answers EPERM for a group of zombies
+
+
+def _why(status: int, complaints: Path) -> str:
+    with complaints.open("rb") as file:
+        file.seek(max(0, complaints.stat().st_size - _STDERR_TAIL))
+        lines = file.read().decode("utf-8", "backslashreplace").split("\n")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    if status < 0:
+        ended = f"ended by {signal.Signals(-status).name}"
+    else:
+        ended = f"ended with exit code {status}"
+    return f"{ended}: {last}" if last else ended
