@@ -1,0 +1,83 @@
+"""Where the service is and how to be let in.
+
+The first that is there counts: an argument, ``readie.configure``, ``READIE_URL`` and
+``READIE_AUTH_TOKEN``, and last the ``service.json`` that ``readie up`` leaves in the default data
+folder. This is the one module of the SDK that reads the environment.
+"""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from readie._errors import ConfigurationError
+
+SERVICE_FILE = "service.json"
+TOKEN_FILE = "token"  # noqa: S105 - a file's name
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A service: ``url`` without a slash at its end, ``auth_token`` may be empty."""
+
+    url: str
+    auth_token: str = ""
+
+    def __repr__(self) -> str:  # a token must not reach a log by accident
+        return f"Address({self.url!r})"
+
+
+def resolve(url: str | None = None, auth_token: str | None = None) -> Address:
+    """Complete what the caller gave. Raises `ConfigurationError` when no service is known."""
+    url = url or os.environ.get("READIE_URL")
+    auth_token = auth_token or os.environ.get("READIE_AUTH_TOKEN")
+    if url is None:
+        found = _discover(data_folder() / SERVICE_FILE)
+        if found is None:
+            raise ConfigurationError(
+                "no Readie service is known: start one with `readie up`, or set READIE_URL and "
+                "READIE_AUTH_TOKEN, or call readie.configure(url=…, auth_token=…)"
+            )
+        return Address(_checked(found.url), auth_token or found.auth_token)
+    return Address(_checked(url), auth_token or "")
+
+
+def data_folder() -> Path:
+    """The default data folder of ``readie up``: ``READIE_DATA_DIR``, else the platform's."""
+    if folder := os.environ.get("READIE_DATA_DIR"):
+        return Path(folder)
+    import platformdirs  # only who has no READIE_URL needs it
+
+    return Path(platformdirs.user_data_dir("readie", appauthor=False))
+
+
+def in_sandbox() -> bool:
+    """Whether this process runs a call: there a remote function is the plain function."""
+    return os.environ.get("READIE_IN_SANDBOX") == "1"
+
+
+def environment() -> dict[str, str]:
+    """A copy of the environment, for the processes that ``readie up`` starts."""
+    return dict(os.environ)
+
+
+def _discover(file: Path) -> Address | None:
+    try:
+        described = json.loads(file.read_text())
+        return Address(described["url"], Path(described["token_file"]).read_text().strip())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigurationError(
+            f"{file} cannot be used ({error}): start `readie up` again, or set READIE_URL"
+        ) from error
+
+
+def _checked(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ConfigurationError(
+            f"{url!r} is not an address: it must look like http://127.0.0.1:8777"
+        )
+    return url.rstrip("/")
