@@ -16,7 +16,7 @@ from readie_wire.framing import FrameType
 from readie_wire.outcome import Encoding, ErrorInfo, ErrorKind
 
 # What `ru_maxrss` counts in: kilobytes on Linux, bytes on macOS.
-_MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
+MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def answer(call: calling.Call) -> Answer:
 
 def peak_memory() -> int:
     """The most bytes this process has had resident."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_UNIT
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * MAXRSS_UNIT
 
 
 def _run_ms(begun: float, timer: ImportTimer) -> float:

@@ -1,0 +1,78 @@
+"""Prepares a process to be saved whole, waits in it, and goes on in every process restored from it."""
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from readie_executor import hygiene, output
+from readie_executor.environment import Surroundings
+from readie_executor.preparing import Prepared, RefusedError, prepare
+from readie_wire import hooks
+
+READY_LINE = "READIE-CAPTURE-READY"
+REFUSED_LINE = "READIE-CAPTURE-REFUSED"
+POLL_S = 0.001  # the wait is part of every restore
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """What a restored process is told by a file: which clone it is, and that it is not another.
+
+    ``entropy`` is fresh for each clone. ``measure``: end at once, only the restore is timed.
+    """
+
+    clone: str
+    entropy: bytes
+    checkpoint: str | None
+    measure: bool
+
+
+def capture(names: Sequence[str], run_dir: str, surroundings: Surroundings) -> Ticket | None:
+    """Import, announce readiness on stdout in one line of JSON, and wait for the ticket.
+
+    The process is saved while it waits; what comes after runs in each restored copy, which is made
+    a fresh process here. `None`: refused, and said so on stdout.
+    """
+    try:
+        prepared = prepare(names)
+    except RefusedError as error:
+        refusal = {"reason": str(error), "package": error.package, "traceback": error.trace}
+        _announce(REFUSED_LINE, refusal)
+        return None
+    _announce(READY_LINE, prepared.report)
+    ticket = _wait_for_ticket(f"{run_dir}/ticket.json")
+    if not ticket.measure:
+        _become_clone(ticket, prepared, surroundings)
+    return ticket
+
+
+def _become_clone(ticket: Ticket, prepared: Prepared, surroundings: Surroundings) -> None:
+    surroundings.create()
+    surroundings.enter()
+    output.configure()
+    hygiene.freshen(prepared.baseline, prepared.generators, ticket.entropy)
+    hooks.run_after_restore()
+
+
+def _announce(word: str, content: object) -> None:
+    sys.stdout.write(f"{word} {json.dumps(content, separators=(',', ':'))}\n")
+    sys.stdout.flush()
+
+
+def _wait_for_ticket(path: str) -> Ticket:
+    """Waits for ever: the process is saved or killed from outside."""
+    while True:
+        try:
+            with open(path, "rb") as file:  # noqa: PTH123 - pathlib stays unloaded
+                value = json.loads(file.read())
+        except (OSError, ValueError):  # not there yet, or not complete yet
+            time.sleep(POLL_S)
+            continue
+        return Ticket(
+            clone=str(value["clone"]),
+            entropy=bytes.fromhex(value.get("entropy", "")),
+            checkpoint=value.get("checkpoint"),
+            measure=bool(value.get("measure", False)),
+        )

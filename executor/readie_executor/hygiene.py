@@ -1,0 +1,104 @@
+"""Makes a clone of a checkpoint look, to the code in it, like a process of its own."""
+
+import contextlib
+import gc
+import logging
+import os
+import signal
+import sys
+import threading
+import warnings
+from dataclasses import dataclass
+from typing import Any, Self
+
+from readie_executor.generators import Generators
+
+UMASK = 0o022
+# Names and counts that modules keep and that would be the same in every clone; `None` is unknown.
+_CACHES = {
+    "tempfile": ("_name_sequence", "tempdir"),
+    "uuid": ("_node", "_last_timestamp"),
+    "torch.cuda": ("_cached_device_count",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """Settings of the interpreter before anything was imported ahead."""
+
+    warning_filters: tuple[Any, ...]
+    recursion_limit: int
+    gc_threshold: tuple[int, ...]
+    root_log_level: int
+
+    @classmethod
+    def take(cls) -> Self:
+        return cls(
+            warning_filters=tuple(warnings.filters),
+            recursion_limit=sys.getrecursionlimit(),
+            gc_threshold=gc.get_threshold(),
+            root_log_level=logging.root.level,
+        )
+
+
+def freshen(baseline: Baseline, generators: Generators, entropy: bytes = b"") -> None:
+    """Undo what imports may have set, reseed what must differ between clones.
+
+    Not undone: the hash seed of strings, which the interpreter fixes at its start, and settings
+    inside packages, which are theirs.
+    """
+    generators.reseed(entropy)
+    os.umask(UMASK)
+    _reset_signals()
+    _reset_interpreter(baseline)
+    _reset_warnings(baseline)
+    _reset_logging(baseline)
+    _forget_identity()
+
+
+def _reset_signals() -> None:
+    own: dict[int, Any] = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGPIPE: signal.SIG_IGN,
+        signal.SIGXFSZ: signal.SIG_IGN,
+    }
+    signal.set_wakeup_fd(-1)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        fresh = own.get(number, signal.SIG_DFL)
+        if signal.getsignal(number) is not fresh:
+            with contextlib.suppress(OSError, ValueError):  # the C library keeps a few to itself
+                signal.signal(number, fresh)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _reset_interpreter(baseline: Baseline) -> None:
+    sys.excepthook = sys.__excepthook__
+    sys.unraisablehook = sys.__unraisablehook__
+    sys.displayhook = sys.__displayhook__
+    threading.excepthook = threading.__excepthook__
+    sys.setrecursionlimit(baseline.recursion_limit)
+    gc.set_threshold(*baseline.gc_threshold)
+    gc.enable()
+    if socket := sys.modules.get("socket"):
+        socket.setdefaulttimeout(None)
+
+
+def _reset_warnings(baseline: Baseline) -> None:
+    warnings.resetwarnings()  # also makes every "once per location" memory void
+    warnings.filters[:] = list(baseline.warning_filters)  # type: ignore[index]
+
+
+def _reset_logging(baseline: Baseline) -> None:
+    """Only the root logger, which belongs to the function; packages keep their own."""
+    for handler in list(logging.root.handlers):
+        logging.root.removeHandler(handler)
+    logging.root.setLevel(baseline.root_log_level)
+    logging.disable(logging.NOTSET)
+
+
+def _forget_identity() -> None:
+    for module, names in _CACHES.items():
+        if module in sys.modules:
+            for name in names:
+                setattr(sys.modules[module], name, None)
