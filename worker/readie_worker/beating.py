@@ -1,0 +1,100 @@
+"""Tells the fleet that this worker is alive, from a thread of its own.
+
+The event loop may be busy for seconds (a result of 1 GiB is decoded, a catalogue of 400 MB swapped
+in): its worker is alive all the same, and must not be taken for dead. So the beat has its own
+thread, its own event loop and its own connection; it only reads a record that the main loop keeps.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import structlog
+
+from readie_infra.errors import StoreUnavailableError
+from readie_infra.store import CallStore
+from readie_wire.records import WorkerRecord
+
+LIVES = 5  # beats that may be missed before the record expires: lease 15 s at a beat of 3 s
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+class Beater:
+    """Beats each ``every`` seconds until `close`, and at once when `nudge` says that news is worth it.
+
+    ``open_store`` is called in the thread: a client belongs to the loop it was made in.
+    ``describe`` is called in the thread as well, and must not touch what only the loop may.
+    `ended` resolves if the thread ends by itself, which is a reason to stop the worker.
+    """
+
+    def __init__(
+        self,
+        open_store: Callable[[], CallStore],
+        describe: Callable[[], WorkerRecord],
+        every: float,
+    ) -> None:
+        self._open_store = open_store
+        self._describe = describe
+        self._every = every
+        self._owner = asyncio.get_running_loop()
+        self.ended: asyncio.Future[None] = self._owner.create_future()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._news = asyncio.Event()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._main, name="beat", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def nudge(self) -> None:
+        """Beat now: what can be restored here has changed."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._news.set)
+
+    async def close(self) -> None:
+        """Beat no more; forget the worker, so that nobody waits for it. Idempotent."""
+        self._stopping = True
+        self.nudge()
+        if self._thread.is_alive():
+            await asyncio.to_thread(self._thread.join, 2 * self._every)
+
+    def _main(self) -> None:
+        try:
+            asyncio.run(self._beat())
+        except BaseException:
+            log.exception("the beat has failed")
+        finally:
+            self._owner.call_soon_threadsafe(self._report)
+
+    def _report(self) -> None:
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    async def _beat(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        store = self._open_store()
+        try:
+            while not self._stopping:
+                await self._once(store)
+                try:
+                    async with asyncio.timeout(self._every):
+                        await self._news.wait()
+                except TimeoutError:
+                    continue
+                self._news.clear()
+            await self._leave(store)
+        finally:
+            await store.close()
+
+    async def _once(self, store: CallStore) -> None:
+        try:
+            await store.beat(self._describe(), LIVES * self._every)
+        except StoreUnavailableError as error:
+            log.warning("beat missed", reason=str(error))
+
+    async def _leave(self, store: CallStore) -> None:
+        try:
+            await store.leave(self._describe().boot)
+        except StoreUnavailableError as error:
+            log.warning("could not sign off", reason=str(error))

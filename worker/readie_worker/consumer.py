@@ -1,0 +1,121 @@
+"""Takes calls while there is room for them, and obeys the orders about those it has."""
+
+import asyncio
+import contextlib
+
+import structlog
+
+from readie_infra.errors import StoreUnavailableError
+from readie_infra.store import CallStore, Cursor, Offer, Order
+from readie_wire.lifecycle import State
+from readie_wire.records import CallRecord
+from readie_worker.capacity import Capacity
+from readie_worker.options import memory_of
+from readie_worker.persisting import FIRST_PAUSE_S, LONGEST_PAUSE_S, jittered
+from readie_worker.pool import Pool
+from readie_worker.runner import Runner
+from readie_worker.starting import LiveSandbox
+
+BLOCK_S = 3.0  # then the queue is looked at anyway: a bell can be lost with the server's data
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+class Consumer:
+    """The take loop of one worker.
+
+    Takes are made one at a time, so that a sandbox that is ready is promised to one call only.
+    After a call's end its own task takes the next one: a bell that found no room is not missed.
+    """
+
+    def __init__(
+        self,
+        store: CallStore,
+        runner: Runner,
+        pool: Pool,
+        capacity: Capacity,
+        *,
+        boot: str,
+        flavor: str,
+        exposed_ok: bool,
+    ) -> None:
+        self._store = store
+        self._runner = runner
+        self._pool = pool
+        self._capacity = capacity
+        self._boot = boot
+        self._flavor = flavor
+        self._exposed_ok = exposed_ok
+        self._taking = asyncio.Lock()
+        self._runs: set[asyncio.Task[None]] = set()
+        self.draining = False
+
+    async def run(self) -> None:
+        """Until cancelled: take, then wait for the bell or an order. Outages are waited out."""
+        cursor, pause = Cursor(), FIRST_PAUSE_S
+        while True:
+            try:
+                await self.take_all()
+                wakeup = await self._store.orders_or_bell(self._boot, self._flavor, cursor, BLOCK_S)
+            except StoreUnavailableError as error:
+                log.warning("no calls for now", reason=str(error), pause=pause)
+                await asyncio.sleep(jittered(pause))
+                pause = min(2 * pause, LONGEST_PAUSE_S)
+                continue
+            cursor, pause = wakeup.cursor, FIRST_PAUSE_S
+            for order in wakeup.orders:
+                self._obey(order)
+
+    async def take_all(self) -> None:
+        """Take calls until there are none that fit, or no room. Raises `StoreUnavailableError`."""
+        async with self._taking:
+            while not self.draining and self._capacity.free_slots > 0:
+                record = await self._store.take(self._offer())
+                if record is None:
+                    return
+                self._begin(record)
+
+    async def drain(self, grace: float) -> None:
+        """Take no more; wait at most ``grace`` seconds for the calls that run, then end them."""
+        self.draining = True
+        if self._runs:
+            await asyncio.wait(self._runs, timeout=grace)
+        if self._runs:
+            self._runner.stop_all("it was told to stop")
+            await asyncio.gather(*self._runs, return_exceptions=True)
+
+    def _offer(self) -> Offer:
+        return Offer(
+            worker=self._boot,
+            flavor=self._flavor,
+            slots=self._capacity.free_slots,
+            memory_free=self._capacity.free_memory,
+            ready=self._pool.ready_keys,
+            exposed_ok=self._exposed_ok,
+            draining=self.draining,
+        )
+
+    def _begin(self, record: CallRecord) -> None:
+        """Nothing is awaited between the take's answer and the claim: the promise holds."""
+        key = record.choice.key
+        claimed = self._pool.claim(key) if key and record.state is State.RUNNING else None
+        memory = memory_of(record)
+        self._capacity.hold(memory)
+        run = asyncio.create_task(self._serve(record, claimed, memory), name=record.call_id)
+        self._runs.add(run)
+        run.add_done_callback(self._runs.discard)
+
+    async def _serve(self, record: CallRecord, claimed: LiveSandbox | None, memory: int) -> None:
+        try:
+            await self._runner.run(record, claimed)
+        finally:
+            self._capacity.release(memory)
+        self._pool.refill()
+        with contextlib.suppress(StoreUnavailableError):  # the loop waits an outage out
+            await self.take_all()
+
+    def _obey(self, order: Order) -> None:
+        if order.type == "cancel":
+            self._runner.cancel(order.call_id, order.reason)
+        else:
+            log.warning("unknown order", type=order.type)

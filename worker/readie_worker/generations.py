@@ -1,0 +1,186 @@
+"""Reads a generation from disk and judges each of its checkpoints: can this worker restore it?
+
+Nothing here restores anything; `holdings` gives what is usable to the runtime.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from readie_wire.catalogue import CatalogueError, load_catalogue
+from readie_wire.eligibility import CheckpointFacts, checkpoint_facts
+from readie_wire.keys import InvalidIdError, check_id
+from readie_wire.manifest import Manifest, ManifestCheckpoint, ManifestError, load_manifest
+from readie_wire.pricing import PricedCatalogue
+from readie_wire.versions import MANIFEST_VERSION, READABLE_PROTOCOLS, python_minor
+from readie_worker.errors import GenerationError
+from readie_worker.sandbox.api import Checkpoint
+
+MANIFEST = "manifest.json"
+CATALOGUE = "catalogue.json"
+CHECKPOINTS = "checkpoints"
+META = "meta.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a checkpoint is compared with. ``python`` is the full version of the interpreter.
+
+    ``strict``: a checkpoint of another patch version of Python is refused as well.
+    """
+
+    flavor: str
+    runtime: str
+    python: str
+    strict: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """A generation that was read. ``usable`` and ``refused`` (with the reason) are by checkpoint id."""
+
+    manifest: Manifest
+    priced: PricedCatalogue
+    facts: Mapping[str, CheckpointFacts]
+    usable: Mapping[str, Checkpoint]
+    refused: Mapping[str, str]
+
+    @property
+    def id(self) -> str:
+        return self.manifest.generation
+
+    def key(self, checkpoint_id: str) -> str:
+        return f"{self.id}/{checkpoint_id}"
+
+
+Signature = tuple[Path, int, int, int]  # a manifest's path, inode, size and mtime in ns
+
+
+def find_manifest(root: Path, flavor: str) -> Path | None:
+    """The manifest below ``--generations DIR``: of DIR itself, else of its ``{flavor}/`` folder."""
+    for folder in (root, root / flavor):
+        if (folder / MANIFEST).is_file():
+            return folder / MANIFEST
+    return None
+
+
+def signature(root: Path, flavor: str) -> Signature | None:
+    """Changes whenever the manifest was replaced or rewritten; None when there is none."""
+    manifest = find_manifest(root, flavor)
+    if manifest is None:
+        return None
+    try:
+        status = manifest.stat()
+    except OSError:
+        return None
+    return manifest, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def read_generation(folder: Path, machine: Machine) -> Generation:
+    """Read manifest, catalogue and every ``meta.json``; judge each checkpoint.
+
+    Blocking: a catalogue may have hundreds of MB. Raises `GenerationError` when nothing of the
+    generation can be used, with the reason.
+    """
+    manifest = _read_manifest(folder, machine)
+    priced = _read_catalogue(folder, manifest)
+    usable: dict[str, Checkpoint] = {}
+    refused: dict[str, str] = {}
+    for entry in manifest.checkpoints:
+        try:
+            usable[entry.id] = _read_checkpoint(folder, manifest, entry, machine)
+        except GenerationError as error:
+            refused[entry.id] = str(error)
+    variables = {entry.id: entry.import_environment for entry in manifest.checkpoints}
+    facts = checkpoint_facts(priced.catalogue, manifest.generation, variables)
+    return Generation(
+        manifest=manifest,
+        priced=priced,
+        facts={one.id: one for one in facts},
+        usable=usable,
+        refused=refused,
+    )
+
+
+def _read_manifest(folder: Path, machine: Machine) -> Manifest:
+    try:
+        manifest = load_manifest((folder / MANIFEST).read_bytes())
+        check_id(manifest.generation, "generation")
+    except (OSError, ManifestError, InvalidIdError) as error:
+        raise GenerationError(f"{folder / MANIFEST}: {error}") from error
+    if manifest.flavor != machine.flavor:
+        raise GenerationError(
+            f"generation {manifest.generation} is for {manifest.flavor} workers, "
+            f"this one is a {machine.flavor} worker"
+        )
+    if manifest.protocol not in READABLE_PROTOCOLS:
+        readable = ", ".join(str(number) for number in sorted(READABLE_PROTOCOLS))
+        raise GenerationError(
+            f"generation {manifest.generation} was captured with executor protocol "
+            f"{manifest.protocol}; this worker speaks {readable}: capture it again"
+        )
+    return manifest
+
+
+def _read_catalogue(folder: Path, manifest: Manifest) -> PricedCatalogue:
+    path = folder / CATALOGUE
+    try:
+        data = path.read_bytes()
+        if hashlib.sha256(data).hexdigest() != manifest.catalogue_sha256:
+            raise GenerationError(
+                f"{path} is not the catalogue that {MANIFEST} names; publish the generation whole"
+            )
+        return PricedCatalogue(load_catalogue(data))
+    except (OSError, CatalogueError) as error:
+        raise GenerationError(f"{path}: {error}") from error
+
+
+def _read_checkpoint(
+    folder: Path, manifest: Manifest, entry: ManifestCheckpoint, machine: Machine
+) -> Checkpoint:
+    if reason := _misfit(manifest, machine):
+        raise GenerationError(reason)
+    try:
+        place = folder / CHECKPOINTS / check_id(entry.id, "checkpoint")
+        meta = _read_meta(place / META)
+    except (OSError, InvalidIdError) as error:
+        raise GenerationError(str(error)) from error
+    return Checkpoint(
+        key=f"{manifest.generation}/{entry.id}", imports=entry.imports, path=place, meta=meta
+    )
+
+
+def _read_meta(path: Path) -> Mapping[str, Any]:
+    """The raw object: a runtime compares fields of its own that no other part knows."""
+    try:
+        meta = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise GenerationError(f"{path} is not JSON: {error}") from error
+    if not isinstance(meta, dict) or meta.get("version") != MANIFEST_VERSION:
+        raise GenerationError(f"{path} is not of version {MANIFEST_VERSION}")
+    return meta
+
+
+def _misfit(manifest: Manifest, machine: Machine) -> str:
+    """Why no checkpoint of the generation can be restored here; empty when they can.
+
+    A fork worker builds its zygotes itself, from the canonical imports of any generation; a gVisor
+    worker needs the images that only a gVisor capture has.
+    """
+    if machine.runtime != "fork" and manifest.runtime != machine.runtime:
+        return f"captured for {manifest.runtime}, this worker runs {machine.runtime}"
+    exact = machine.strict and machine.runtime != "fork"
+    wanted, ours = manifest.python, machine.python
+    if not exact:
+        wanted, ours = python_minor(wanted), python_minor(ours)
+    if wanted != ours:
+        return f"captured with Python {wanted}, this worker runs {ours}"
+    return ""
+
+
+def describe_refusals(refused: Mapping[str, str]) -> Sequence[str]:
+    """One sentence for each refused checkpoint, for the worker's record."""
+    return [f"{checkpoint} is not used: {reason}" for checkpoint, reason in refused.items()]

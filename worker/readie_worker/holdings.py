@@ -1,0 +1,226 @@
+"""What this worker can restore right now, kept in step with the generation on its disk."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from readie_wire.records import GenerationFacts
+from readie_worker.errors import GenerationError
+from readie_worker.generations import (
+    Generation,
+    Machine,
+    Signature,
+    describe_refusals,
+    read_generation,
+    signature,
+)
+from readie_worker.sandbox.api import Checkpoint, Runtime
+from readie_worker.sandbox.errors import SandboxError
+
+QUARANTINE_AFTER = 3  # failures in a row: once may be bad luck, three times is a bad checkpoint
+POLL_S = 1.0  # how often the manifest is looked at
+ADOPT_TOGETHER = 2  # checkpoints made restorable at a time: each may import packages for seconds
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Held:
+    generation: Generation
+    adopted: dict[str, Checkpoint] = field(default_factory=dict)  # by checkpoint id
+    refused: dict[str, str] = field(default_factory=dict)
+    failures: dict[str, int] = field(default_factory=dict)
+
+
+class Holdings:
+    """The current generation, and which of its checkpoints the runtime has adopted.
+
+    ``resident`` tells how many bytes an adopted checkpoint keeps in memory (a zygote does, an image
+    on disk does not); checkpoints past ``resident_budget`` are refused with that reason. A
+    checkpoint that fails `QUARANTINE_AFTER` times in a row is given up until the next generation.
+    ``on_change`` is called whenever the set of restorable checkpoints has changed.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        machine: Machine,
+        root: Path | None,
+        *,
+        resident: Callable[[float], int],
+        resident_budget: int,
+    ) -> None:
+        self._runtime = runtime
+        self._machine = machine
+        self._root = root
+        self._resident = resident
+        self._resident_budget = resident_budget
+        self._held: _Held | None = None
+        self._seen: Signature | None = None
+        self.error = ""  # why the generation on disk is not served; for the worker's record
+        self.on_change: Callable[[], None] = lambda: None
+
+    @property
+    def generation(self) -> Generation | None:
+        return self._held.generation if self._held else None
+
+    @property
+    def checkpoints(self) -> Sequence[Checkpoint]:
+        """Those that can be restored, in the order of the catalogue."""
+        return tuple(self._held.adopted.values()) if self._held else ()
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return describe_refusals(self._held.refused.copy()) if self._held else ()
+
+    def get(self, key: str) -> Checkpoint | None:
+        generation, _, checkpoint = key.rpartition("/")
+        if self._held is None or self._held.generation.id != generation:
+            return None
+        return self._held.adopted.get(checkpoint)
+
+    def why_not(self, key: str) -> str:
+        """Why ``key`` cannot be restored here, as half a sentence."""
+        generation, _, checkpoint = key.rpartition("/")
+        if self._held is None:
+            return self.error or "this worker has no generation"
+        if self._held.generation.id != generation:
+            return f"this worker holds generation {self._held.generation.id}"
+        return self._held.refused.get(checkpoint, "the generation does not list it")
+
+    def advertised(self) -> Sequence[GenerationFacts]:
+        """For the worker's record; the gateway prices these and no others."""
+        if self._held is None:
+            return ()
+        manifest = self._held.generation.manifest
+        adopted = tuple(self._held.adopted)
+        return (
+            GenerationFacts(
+                generation=manifest.generation,
+                catalogue_sha256=manifest.catalogue_sha256,
+                checkpoints=adopted,
+                python=manifest.python,
+                runtime=manifest.runtime,
+                startup_cold_s=manifest.startup_s.cold,
+                startup_restore_s=manifest.startup_s.restore,
+                import_environment={
+                    entry.id: entry.import_environment
+                    for entry in manifest.checkpoints
+                    if entry.id in adopted
+                },
+            ),
+        )
+
+    async def watch(self) -> None:
+        """Serve what is on disk, for ever: load at the start, load again when it was replaced."""
+        if self._root is None:
+            self._say_loaded()
+        while True:
+            await self.refresh()
+            await asyncio.sleep(POLL_S)
+
+    async def refresh(self) -> None:
+        """Load the generation on disk when it is not the one that was seen last."""
+        if self._root is None:
+            return
+        seen = signature(self._root, self._machine.flavor)
+        if seen == self._seen and (seen is not None or self.error):
+            return
+        self._seen = seen
+        try:
+            if seen is None:
+                raise GenerationError(
+                    f"{self._root} holds neither manifest.json nor {self._machine.flavor}/manifest.json"
+                )
+            generation = await asyncio.to_thread(read_generation, seen[0].parent, self._machine)
+        except GenerationError as error:
+            self.error = str(error)
+            kept = self.generation.id if self.generation else None
+            log.warning("generation not used", reason=self.error, kept=kept)
+            self._say_loaded()
+            return
+        self.error = ""
+        if self.generation is None or self.generation.id != generation.id:
+            await self._swap(generation)
+        self._say_loaded()
+
+    async def failed(self, key: str, reason: str) -> None:
+        """A restore of ``key`` failed; too many in a row put it in quarantine."""
+        checkpoint = self.get(key)
+        if self._held is None or checkpoint is None:
+            return
+        name = key.rpartition("/")[2]
+        count = self._held.failures.get(name, 0) + 1
+        self._held.failures[name] = count
+        if count < QUARANTINE_AFTER:
+            return
+        del self._held.adopted[name]
+        self._held.refused[name] = f"in quarantine after {count} failures in a row: {reason}"
+        log.warning("checkpoint in quarantine", checkpoint=key, failures=count, reason=reason)
+        self.on_change()
+        await self._runtime.discard(key)
+
+    def worked(self, key: str) -> None:
+        """A restore of ``key`` reached its executor."""
+        if self._held is not None:
+            self._held.failures.pop(key.rpartition("/")[2], None)
+
+    async def _swap(self, generation: Generation) -> None:
+        """Adopt what the new generation has while the old one still serves, then let that go.
+
+        Without an old one, each checkpoint serves as soon as it is adopted.
+        """
+        fresh = _Held(generation, refused=dict(generation.refused))
+        old, self._held = self._held, self._held or fresh
+        await self._adopt_all(fresh)
+        if old is not None and not fresh.adopted and old.adopted:
+            self._held = old
+            self.error = f"nothing of generation {generation.id} can be used here: " + "; ".join(
+                describe_refusals(fresh.refused)
+            )
+            return
+        self._held = fresh
+        self.on_change()
+        for checkpoint in old.adopted.values() if old else ():
+            await self._runtime.discard(checkpoint.key)
+
+    async def _adopt_all(self, held: _Held) -> None:
+        budget = self._resident_budget
+        limit = asyncio.Semaphore(ADOPT_TOGETHER)
+
+        async def adopt(name: str, checkpoint: Checkpoint) -> None:
+            async with limit:
+                try:
+                    await self._runtime.adopt(checkpoint)
+                except SandboxError as error:
+                    held.refused[name] = str(error)
+                    log.warning("checkpoint refused", checkpoint=checkpoint.key, reason=str(error))
+                    return
+            held.adopted[name] = checkpoint
+            if self._held is held:
+                self.on_change()
+
+        async with asyncio.TaskGroup() as adoptions:
+            for name, checkpoint in held.generation.usable.items():
+                budget -= self._resident(_size_mb(held.generation, name))
+                if budget < 0:
+                    held.refused[name] = "no memory is left to keep it ready on this worker"
+                    continue
+                adoptions.create_task(adopt(name, checkpoint))
+
+    def _say_loaded(self) -> None:
+        log.info(
+            "artifacts loaded",
+            flavor=self._machine.flavor,
+            generation=self.generation.id if self.generation else None,
+            checkpoints=len(self.checkpoints),
+            refused=len(self._held.refused) if self._held else 0,
+        )
+
+
+def _size_mb(generation: Generation, checkpoint: str) -> float:
+    entry = generation.manifest.checkpoint(checkpoint)
+    return entry.size_mb if entry else 0.0

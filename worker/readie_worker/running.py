@@ -1,0 +1,81 @@
+"""One call under way: what is known about it, and how it is stopped from outside."""
+
+import asyncio
+
+from readie_wire.lifecycle import State
+from readie_wire.outcome import Receipt
+from readie_wire.records import CallRecord
+from readie_worker.errors import Stop, StopKind, StoppedError
+from readie_worker.options import CallOptions
+from readie_worker.relaying import Relay
+from readie_worker.starting import LiveSandbox
+
+
+class Running:
+    """The state of one call on this worker, from its take to its end.
+
+    ``fenced_in`` tells that the store already counts the call as running, so that GO may be sent;
+    ``go_sent`` that it was, so that the function may run.
+    """
+
+    def __init__(self, record: CallRecord, options: CallOptions, taken_at: float) -> None:
+        self.record = record
+        self.options = options
+        self.taken_at = taken_at  # loop time
+        self.fenced_in = record.state is State.RUNNING
+        self.go_sent = False
+        self.stopped: Stop | None = None
+        self.live: LiveSandbox | None = None
+        self.relay: Relay | None = None
+        self.overruled = ""  # why the gateway's choice was not taken
+        self.fallback_reason: str | None = None
+        self.predicted_s: float | None = None
+        self._timeout: asyncio.TimerHandle | None = None
+
+    def attach(self, live: LiveSandbox, relay: Relay) -> None:
+        """From now on this sandbox runs the call, and its output is the call's."""
+        self.live = live
+        self.relay = relay
+        live.pipes.on_output = relay.notice
+        relay.notice()
+
+    def stop(self, kind: StopKind, reason: str = "") -> None:
+        """End the call from outside; the first reason counts. The sandbox is killed by its run."""
+        if self.stopped is None:
+            self.stopped = Stop(kind, reason)
+            if self.live is not None:
+                self.live.connection.close()
+
+    def check(self) -> None:
+        """Raises `StoppedError` when the call was stopped while its sandbox was being made."""
+        if self.stopped is not None:
+            raise StoppedError(self.stopped)
+
+    def arm_timeout(self) -> None:
+        """The function's time runs from GO."""
+        loop = asyncio.get_running_loop()
+        self._timeout = loop.call_later(self.options.timeout, self.stop, StopKind.TIMEOUT)
+
+    def disarm_timeout(self) -> None:
+        if self._timeout is not None:
+            self._timeout.cancel()
+
+    def receipt(self, runtime: str) -> Receipt:
+        """What is known so far; the reader of the record adds queueing and total time."""
+        live = self.live
+        generation, _, checkpoint = (
+            live.checkpoint.key.rpartition("/") if live and live.checkpoint else ("", "", "")
+        )
+        started_at = live.connection.started_at if live else None
+        return Receipt(
+            call_id=self.record.call_id,
+            start_kind=live.kind if live else None,
+            checkpoint=checkpoint or None,
+            generation=generation or None,
+            runtime=runtime,
+            start_ms=(started_at - self.taken_at) * 1000 if started_at else 0.0,
+            predicted_ms=None if self.predicted_s is None else self.predicted_s * 1000,
+            attempt=self.record.attempt,
+            worker_id=self.record.owner,
+            fallback_reason=self.fallback_reason or self.overruled or None,
+        )

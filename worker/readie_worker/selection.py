@@ -1,0 +1,86 @@
+"""Which checkpoint a call starts from on this worker.
+
+The gateway's choice counts where this worker holds the generation that was priced. Where it does
+not (a swap is under way, a call of another flavor, a worker that had not registered yet), the same
+rule is asked again against the worker's own catalogue.
+"""
+
+from dataclasses import dataclass
+
+from readie_wire.eligibility import CallFacts, eligible
+from readie_wire.outcome import ErrorInfo, ErrorKind
+from readie_wire.records import CallRecord
+from readie_worker.errors import CallRefusedError
+from readie_worker.generations import Generation
+from readie_worker.holdings import Holdings
+from readie_worker.options import CallOptions
+from readie_worker.sandbox.api import Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """How to start. ``checkpoint`` None is a cold start; ``predicted_s`` its price in seconds.
+
+    ``overruled`` says why the gateway's choice was not taken, empty when it was.
+    """
+
+    checkpoint: Checkpoint | None
+    predicted_s: float | None = None
+    overruled: str = ""
+
+
+class Selection:
+    """Prices by the same rule as the gateway, among what can be restored here and now."""
+
+    def __init__(self, holdings: Holdings) -> None:
+        self._holdings = holdings
+
+    def plan(self, record: CallRecord, options: CallOptions) -> Start:
+        """Raises `CallRefusedError` for a pin that cannot be honoured: never a silent cold start."""
+        choice = record.choice
+        if options.disable_optimized_execution:
+            return Start(None, choice.cold_s)
+        if choice.key is not None:
+            checkpoint = self._holdings.get(choice.key)
+            if checkpoint is not None:
+                return Start(checkpoint, choice.predicted_s)
+        if choice.pinned:
+            raise _pin_refused(record, self._holdings)
+        generation = self._holdings.generation
+        if generation is None:
+            overruled = f"{choice.key}: {self._holdings.why_not(choice.key)}" if choice.key else ""
+            return Start(None, choice.cold_s, overruled)
+        if choice.generation == generation.id and choice.checkpoint is None:
+            return Start(None, choice.predicted_s)
+        return self._price_again(record, options, generation)
+
+    def _price_again(
+        self, record: CallRecord, options: CallOptions, generation: Generation
+    ) -> Start:
+        facts = CallFacts(environment=frozenset(options.environment), memory=options.memory)
+
+        def reason_against(checkpoint_id: str) -> str | None:
+            key = generation.key(checkpoint_id)
+            if self._holdings.get(key) is None:
+                return self._holdings.why_not(key)
+            return eligible(facts, generation.facts[checkpoint_id])
+
+        quote = generation.priced.choose({*record.imports, *record.needs}, reason_against)
+        key = record.choice.key
+        overruled = f"{key}: {self._holdings.why_not(key)}" if key else ""
+        if quote.checkpoint is None:
+            return Start(None, quote.total_s, overruled)
+        return Start(self._holdings.get(generation.key(quote.checkpoint)), quote.total_s, overruled)
+
+
+def _pin_refused(record: CallRecord, holdings: Holdings) -> CallRefusedError:
+    pin = record.options.get("checkpoint_id") or record.choice.key
+    why = holdings.why_not(record.choice.key) if record.choice.key else record.choice.reason
+    return CallRefusedError(
+        ErrorInfo(
+            kind=ErrorKind.INVALID_REQUEST,
+            type="readie.InvalidRequestError",
+            message=f"checkpoint_id {pin!r} cannot be honoured: {why or 'it is not known'}",
+            details={"field": "options.checkpoint_id"},
+        )
+    )

@@ -1,0 +1,200 @@
+"""A worker, composed from its parts, and the order in which they end."""
+
+import asyncio
+import platform
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from readie_infra.blobs import BlobStore
+from readie_infra.store import CallStore
+from readie_wire.records import WorkerRecord
+from readie_wire.versions import PROTOCOL_VERSION
+from readie_worker.background import Background
+from readie_worker.beating import Beater
+from readie_worker.capacity import Capacity
+from readie_worker.consumer import Consumer
+from readie_worker.generations import Machine
+from readie_worker.holdings import Holdings
+from readie_worker.pool import Pool
+from readie_worker.runner import Runner
+from readie_worker.sandbox.api import Network, Runtime
+from readie_worker.sizing import MemoryShares, idle_bytes, resident_bytes
+from readie_worker.starting import Starter
+
+SPARES_AT_MOST = 32  # sandboxes ready ahead, of all checkpoints together
+DESTROY_GRACE_S = 15.0  # for what is being destroyed in the background at the end
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a worker is, in numbers and names. Memory in bytes, times in seconds."""
+
+    boot: str
+    flavor: str
+    slots: int
+    memory_total: int
+    network: Network
+    artifacts: Path | None = None
+    strict_compat: bool = True
+    allow_unsandboxed: bool = False
+    spares: int = 2
+    beat: float = 3.0
+    start_timeout: float = 25.0
+    drain_grace: float = 30.0
+    outcome_patience: float = 120.0
+    result_limit: int = 1 << 30
+    gpu_total: int = 0
+    version: str = ""
+    distributions: Mapping[str, str] | None = None
+    notes: Sequence[str] = ()
+
+
+class Worker:
+    """One worker. ``open_store`` makes a store for the thread that calls it; `run` closes them."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        runtime: Runtime,
+        open_store: Callable[[], CallStore],
+        blobs: BlobStore | None,
+    ) -> None:
+        self._plan = plan
+        self._runtime = runtime
+        self._open_store = open_store
+        shares = MemoryShares.of(plan.memory_total)
+        self._capacity = Capacity(plan.slots, shares.calls)
+        self._background = Background()
+        self._holdings = Holdings(
+            runtime,
+            Machine(plan.flavor, runtime.name, platform.python_version(), plan.strict_compat),
+            plan.artifacts,
+            resident=lambda size_mb: resident_bytes(runtime.name, size_mb),
+            resident_budget=shares.resident,
+        )
+        starter = Starter(
+            runtime,
+            self._background,
+            boot=plan.boot,
+            network=plan.network,
+            start_timeout=plan.start_timeout,
+            result_limit=plan.result_limit,
+        )
+        self._pool = Pool(
+            starter,
+            self._holdings,
+            self._background,
+            per_checkpoint=plan.spares,
+            most=SPARES_AT_MOST,
+            cost=lambda checkpoint: idle_bytes(runtime.name, checkpoint.meta.get("size_mb")),
+            budget=shares.pool,
+            together=plan.slots,
+        )
+        self._store = open_store()
+        self._runner = Runner(
+            store=self._store,
+            blobs=blobs,
+            starter=starter,
+            pool=self._pool,
+            holdings=self._holdings,
+            background=self._background,
+            runtime=runtime.name,
+            patience=plan.outcome_patience,
+        )
+        self._consumer = Consumer(
+            self._store,
+            self._runner,
+            self._pool,
+            self._capacity,
+            boot=plan.boot,
+            flavor=plan.flavor,
+            exposed_ok=runtime.isolation != "none" or plan.allow_unsandboxed,
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until ``stop`` is set. Raises `RuntimeUnavailableError`; whatever ended a part.
+
+        The order of the end: (1) take no more calls; (2) let those that run end, then end them,
+        while beats and orders go on, for their callers are told through the store; (3) stop
+        watching generations and let the pool go; (4) wait for sandboxes being destroyed; (5) close
+        the runtime, which ends whatever is left; (6) sign off, last, so that nobody takes this
+        worker for dead while it still holds calls; (7) close the store.
+        """
+        try:
+            await self._runtime.open()
+            beater = Beater(self._open_store, self.describe, self._plan.beat)
+            self._holdings.on_change = lambda: self._follow(beater)
+            beater.start()
+            try:
+                await self._serve(stop, beater)
+            finally:
+                self._pool.close()
+                await self._background.close(DESTROY_GRACE_S)
+                await self._runtime.close()
+                await beater.close()
+        finally:
+            await self._store.close()
+
+    def describe(self) -> WorkerRecord:
+        """The worker as it is now; called from the beat's thread, so it copies what it reads."""
+        plan, error = self._plan, self._holdings.error
+        return WorkerRecord(
+            boot=plan.boot,
+            flavor=plan.flavor,
+            runtime=self._runtime.name,
+            isolation=self._runtime.isolation,
+            python=platform.python_version(),
+            protocol=PROTOCOL_VERSION,
+            slots=self._capacity.slots,
+            free_slots=self._capacity.free_slots,
+            memory_total=self._capacity.memory,
+            memory_free=self._capacity.free_memory,
+            version=plan.version,
+            host=socket.gethostname(),
+            generations=self._holdings.advertised(),
+            pool=self._pool.counts,
+            distributions=plan.distributions or {},
+            gpu_total=plan.gpu_total,
+            draining=self._consumer.draining,
+            error=error,
+            notes=[*plan.notes, *self._runtime.notes, *self._holdings.notes],
+        )
+
+    async def _serve(self, stop: asyncio.Event, beater: Beater) -> None:
+        log.info(
+            "worker is up",
+            worker=self._plan.boot,
+            runtime=self._runtime.name,
+            slots=self._capacity.slots,
+            memory=self._capacity.memory,
+        )
+        parts: set[asyncio.Task[Any]] = {
+            asyncio.create_task(stop.wait(), name="waiting for the end"),
+            asyncio.create_task(self._consumer.run(), name="taking calls"),
+            asyncio.create_task(self._holdings.watch(), name="watching generations"),
+        }
+        try:
+            # A part that fails ends the worker: half a worker is worse than none.
+            done, _ = await asyncio.wait(
+                {*parts, beater.ended}, return_when=asyncio.FIRST_COMPLETED
+            )
+            for ended in done:
+                ended.result()
+            log.info("worker drains", running=self._capacity.used_slots)
+            beater.nudge()
+            await self._consumer.drain(self._plan.drain_grace)
+        finally:
+            for part in parts:
+                part.cancel()
+            await asyncio.gather(*parts, return_exceptions=True)
+
+    def _follow(self, beater: Beater) -> None:
+        self._pool.follow_holdings()
+        beater.nudge()
