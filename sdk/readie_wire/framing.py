@@ -11,7 +11,7 @@ bytes. Limits are checked on the announced length, before anything is allocated.
 
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -113,13 +113,19 @@ def encode_message(
 class Decoder:
     """Turns a byte stream into messages, whatever the cuts between the pieces it is fed.
 
-    ``max_body`` bounds the body of one message in bytes. After a `ProtocolError` the decoder is
-    unusable: the stream has lost its frame boundaries.
+    ``max_body`` bounds the body of one message in bytes. With ``on_body`` the pieces of bodies go
+    there as they come and `Message.body` stays empty, so that a large body is never held. After a
+    `ProtocolError` the decoder is unusable: the stream has lost its frame boundaries.
     """
 
-    def __init__(self, max_body: int = MAX_MESSAGE_BYTES) -> None:
+    def __init__(
+        self,
+        max_body: int = MAX_MESSAGE_BYTES,
+        on_body: Callable[[bytes], object] | None = None,
+    ) -> None:
         self._buffer = bytearray()
         self._max_body = max_body
+        self._on_body = on_body
         self._open: FrameType | None = None  # a message whose END has not arrived
         self._header: dict[str, Any] = {}
         self._chunks: list[bytes] = []
@@ -172,8 +178,8 @@ class Decoder:
         if self._open is None:
             return self._begin(frame_type, payload)
         if frame_type is self._open:
-            self._chunks.append(payload)
             self._body_bytes += len(payload)
+            (self._on_body or self._chunks.append)(payload)
             return None
         if frame_type is not FrameType.END:
             raise ProtocolError(f"{frame_type.name} frame inside a {self._open.name} message")

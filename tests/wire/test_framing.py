@@ -75,6 +75,16 @@ def test_a_body_over_the_chunk_size_is_cut_and_joined() -> None:
     assert Decoder().feed(b"".join(frames)) == [Message(FrameType.RESULT, {}, body)]
 
 
+def test_a_body_can_be_taken_piece_by_piece_so_that_it_is_never_held() -> None:
+    body = bytes(2 * CHUNK_BYTES + 5)
+    taken: list[bytes] = []
+    decoder = Decoder(on_body=taken.append)
+    (message,) = decoder.feed(b"".join(encode_message(FrameType.CALL, {"v": 1}, body)))
+    decoder.close()
+    assert message == Message(FrameType.CALL, {"v": 1})
+    assert [len(piece) for piece in taken] == [CHUNK_BYTES, CHUNK_BYTES, 5]
+
+
 def test_an_announced_length_over_the_limit_is_refused_before_its_bytes_come() -> None:
     decoder = Decoder()
     with pytest.raises(MessageTooLargeError) as raised:

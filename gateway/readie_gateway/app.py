@@ -1,0 +1,58 @@
+"""The ASGI application, composed from its parts in one place."""
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+
+from readie_gateway.auth import BearerAuth, Tokens
+from readie_gateway.observing import Observing
+from readie_gateway.problems import EXCEPTION_HANDLERS
+from readie_gateway.routes import calls, explain, fleet, health, invoke
+from readie_gateway.services import Services
+from readie_gateway.tending import SideTasks
+from readie_infra.errors import StoreUnavailableError
+
+
+def create_app(services: Services, tokens: Tokens) -> Starlette:
+    """The gateway of these services.
+
+    Its lifespan reads the catalogues, looks at the fleet once, and owns the side tasks. A store
+    that is away does not keep it from starting: `/readyz` says so, calls get 503.
+    """
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        await services.catalogues.refresh()
+        with contextlib.suppress(StoreUnavailableError):
+            await services.fleet.refresh()
+        async with SideTasks(
+            doorbells=services.board.run_doorbells,
+            sweep=services.board.run_sweep,
+            fleet=services.fleet.run,
+            catalogues=services.catalogues.run,
+        ):
+            yield
+
+    services.metrics.gauge(
+        "readie_gateway_waiting", "Requests that wait for a call.", lambda: len(services.board)
+    )
+    services.metrics.gauge(
+        "readie_gateway_workers", "Live workers.", lambda: len(services.fleet.now.workers)
+    )
+    return Starlette(
+        routes=[
+            *invoke.routes(services),
+            *calls.routes(services),
+            *fleet.routes(services),
+            *explain.routes(services),
+            *health.routes(services),
+        ],
+        middleware=[
+            Middleware(Observing, metrics=services.metrics),
+            Middleware(BearerAuth, tokens=tokens),
+        ],
+        exception_handlers=EXCEPTION_HANDLERS,
+        lifespan=lifespan,
+    )

@@ -1,0 +1,109 @@
+"""The live workers as this gateway last saw them, joined with the catalogues that price for them."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from readie_gateway.catalogues import Catalogues, LoadedCatalogue
+from readie_infra.store import CallStore
+from readie_wire.eligibility import CheckpointFacts, checkpoint_facts
+from readie_wire.pricing import PricedCatalogue
+from readie_wire.records import GenerationFacts, WorkerRecord
+
+log = logging.getLogger(__name__)
+
+REFRESH_S = 1.0
+_REMEMBERED = 4_096  # distinct import lists; a fleet runs far fewer functions at a time
+
+
+class PricedGeneration:
+    """A generation that live workers hold and whose catalogue is here: calls can be priced for it."""
+
+    def __init__(self, facts: GenerationFacts, catalogue: LoadedCatalogue, workers: int) -> None:
+        self.generation = facts.generation
+        self.facts = facts
+        self.catalogue = catalogue
+        self.workers = workers
+        self.checkpoints: Mapping[str, CheckpointFacts] = {
+            checkpoint.id: checkpoint
+            for checkpoint in checkpoint_facts(
+                catalogue.priced.catalogue, facts.generation, facts.import_environment
+            )
+            if checkpoint.id in facts.checkpoints
+        }
+        self.items_of = lru_cache(maxsize=_REMEMBERED)(self._items_of)
+
+    @property
+    def priced(self) -> PricedCatalogue:
+        return self.catalogue.priced
+
+    def _items_of(self, imports: tuple[str, ...]) -> tuple[str, ...]:
+        """The items that these names stand for, without what those depend on."""
+        nearest = self.priced.catalogue.graph.nearest
+        return tuple(sorted({item for name in imports if (item := nearest(name)) is not None}))
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """One look at the fleet. ``generations`` maps a flavor to what prices for it, the best first."""
+
+    workers: Sequence[WorkerRecord] = ()
+    generations: Mapping[str, Sequence[PricedGeneration]] | None = None
+
+    def of_flavor(self, flavor: str) -> Sequence[WorkerRecord]:
+        """The workers of a flavor that take calls."""
+        return [one for one in self.workers if one.flavor == flavor and not one.draining]
+
+    def priced(self, flavor: str) -> Sequence[PricedGeneration]:
+        return (self.generations or {}).get(flavor, ())
+
+
+class FleetWatch:
+    """Keeps `now` up to date. While the store is away it stays what it was."""
+
+    def __init__(self, store: CallStore, catalogues: Catalogues) -> None:
+        self._store = store
+        self._catalogues = catalogues
+        self._known: dict[tuple[str, str, str], PricedGeneration] = {}
+        self.now = Fleet()
+
+    async def run(self) -> None:
+        """Look again and again, for ever."""
+        while True:
+            await self.refresh()
+            await asyncio.sleep(REFRESH_S)
+
+    async def refresh(self) -> None:
+        """Look once. Raises `StoreUnavailableError`."""
+        workers = await self._store.workers()
+        self.now = Fleet(workers, self._join(workers))
+
+    def _join(self, workers: Sequence[WorkerRecord]) -> Mapping[str, Sequence[PricedGeneration]]:
+        catalogues = {(one.flavor, one.sha256): one for one in reversed(self._catalogues.loaded)}
+        holders: Counter[tuple[str, str]] = Counter()
+        facts_of: dict[tuple[str, str], GenerationFacts] = {}
+        for worker in workers:
+            for facts in worker.generations:
+                if not worker.draining and (worker.flavor, facts.catalogue_sha256) in catalogues:
+                    holders[worker.flavor, facts.generation] += 1
+                    facts_of[worker.flavor, facts.generation] = facts
+        known: dict[tuple[str, str, str], PricedGeneration] = {}
+        joined: dict[str, list[PricedGeneration]] = {}
+        for (flavor, generation), facts in facts_of.items():
+            catalogue = catalogues[flavor, facts.catalogue_sha256]
+            key = (flavor, generation, catalogue.sha256)
+            priced = self._known.get(key)
+            count = holders[flavor, generation]
+            if priced is None or priced.facts != facts or priced.catalogue is not catalogue:
+                priced = PricedGeneration(facts, catalogue, count)
+            priced.workers = count
+            known[key] = priced
+            joined.setdefault(flavor, []).append(priced)
+        self._known = known
+        for generations in joined.values():
+            # During a swap most workers still hold the old one; generation ids sort by time.
+            generations.sort(key=lambda one: (one.workers, one.generation), reverse=True)
+        return joined

@@ -1,0 +1,1 @@
+"""How a call is told to its client: one JSON document, server-sent events, or frames."""

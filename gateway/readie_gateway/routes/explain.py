@@ -1,0 +1,39 @@
+"""``POST /v1/explain``: price a call without running it."""
+
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from readie_gateway.bodies import imports_of_source, parse_json, read_json_bytes
+from readie_gateway.explaining import explain
+from readie_gateway.options import invalid_field, parse_options
+from readie_gateway.responses.single import json_response
+from readie_gateway.schemas import ExplainBody
+from readie_gateway.services import Services
+from readie_wire.envelope import MAX_IMPORTS, CallHeader, CallKind
+from readie_wire.http import API_PREFIX
+
+
+def routes(services: Services) -> list[Route]:
+    return [Route(f"{API_PREFIX}/explain", Explain(services).explain, methods=["POST"])]
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    services: Services
+
+    async def explain(self, request: Request) -> Response:
+        try:
+            body = ExplainBody.model_validate(parse_json(await read_json_bytes(request)))
+        except ValidationError as error:
+            raise invalid_field(error) from error
+        found = imports_of_source(body.source) if body.source else ()
+        imports = tuple(dict.fromkeys((*body.imports, *found)))[:MAX_IMPORTS]
+        header = CallHeader(kind=CallKind.SOURCE, function="<explain>", imports=imports)
+        options = parse_options(body.options)
+        return json_response(
+            explain(header, options, self.services.fleet.now, self.services.catalogues.loaded)
+        )
