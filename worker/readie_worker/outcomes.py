@@ -144,7 +144,7 @@ def _names(value: Any) -> Sequence[str]:
 
 
 def _encoding(value: Any) -> Encoding:
-    return Encoding(value) if value in set(Encoding) else Encoding.NONE
+    return Encoding(value) if isinstance(value, str) and value in set(Encoding) else Encoding.NONE
 
 
 def _signal_name(number: int) -> str:

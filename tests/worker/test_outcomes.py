@@ -1,0 +1,117 @@
+import signal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from readie_wire.framing import FrameType, Message
+from readie_wire.lifecycle import State
+from readie_wire.outcome import Encoding, ErrorInfo, ErrorKind, Outcome, Receipt
+from readie_worker import outcomes
+from readie_worker.errors import Stop, StopKind
+from readie_worker.sandbox.api import SandboxExit
+
+RECEIPT = Receipt("call-1", start_ms=2.0, attempt=1, worker_id="worker-1")
+
+
+def test_a_result_keeps_its_body_and_what_the_executor_measured() -> None:
+    header = {
+        "encoding": "pickle",
+        "import_ms": 3.5,
+        "run_ms": 7,
+        "imports_missed": ["numpy"],
+        "peak_memory": 5_000_000,
+    }
+    ending = outcomes.of_message(Message(FrameType.RESULT, header, b"value"), RECEIPT)
+    assert (ending.state, ending.body) == (State.SUCCEEDED, b"value")
+    outcome = ending.outcome
+    assert (outcome.ok, outcome.encoding, outcome.size) == (True, Encoding.PICKLE, 5)
+    receipt = outcome.receipt
+    assert (receipt.start_ms, receipt.import_ms, receipt.run_ms) == (2.0, 3.5, 7.0)
+    assert (receipt.imports_missed, receipt.peak_memory_mb) == (("numpy",), 5.0)
+
+
+def test_an_error_keeps_its_kind_and_its_pickled_exception() -> None:
+    error = ErrorInfo(ErrorKind.EXIT, "SystemExit", "3", details={"exit_code": 3})
+    header = {"error": error.to_json(), "encoding": "none"}
+    ending = outcomes.of_message(Message(FrameType.ERROR, header), RECEIPT)
+    assert ending.state is State.FAILED
+    assert ending.outcome.error == error
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+)
+
+
+@given(
+    st.sampled_from([FrameType.RESULT, FrameType.ERROR]),
+    st.fixed_dictionaries(
+        {},
+        optional=dict.fromkeys(
+            ("encoding", "error", "import_ms", "run_ms", "imports_missed", "peak_memory"), JSON
+        ),
+    ),
+)
+def test_whatever_a_sandbox_claims_becomes_an_outcome_that_can_be_read_back(
+    kind: FrameType, header: dict[str, Any]
+) -> None:
+    outcome = outcomes.of_message(Message(kind, header), RECEIPT).outcome
+    assert Outcome.from_json(outcome.to_json()).ok is (kind is FrameType.RESULT)
+    assert outcome.receipt.call_id == "call-1"
+
+
+@pytest.mark.parametrize(
+    ("end", "kind", "said", "details"),
+    [
+        (SandboxExit(exit_code=9), ErrorKind.SANDBOX_DIED, "exit code 9", {"exit_code": 9}),
+        (
+            SandboxExit(signal=signal.SIGSEGV),
+            ErrorKind.SANDBOX_DIED,
+            "SIGSEGV",
+            {"signal": "SIGSEGV"},
+        ),
+        (None, ErrorKind.SANDBOX_DIED, "stopped answering", {}),
+        (
+            SandboxExit(signal=signal.SIGKILL, out_of_memory=True, peak_memory=200),
+            ErrorKind.OUT_OF_MEMORY,
+            "more than its 100 bytes",
+            {"limit": 100, "peak": 200},
+        ),
+    ],
+)
+def test_a_sandbox_that_died_is_told_with_how_and_its_last_lines(
+    end: SandboxExit | None, kind: ErrorKind, said: str, details: dict[str, Any]
+) -> None:
+    ending = outcomes.of_death(end, RECEIPT, memory=100, last_lines=["last words"])
+    error = ending.outcome.error
+    assert ending.state is State.FAILED
+    assert error is not None
+    assert error.kind is kind
+    assert said in error.message
+    assert error.details == {**details, "last_lines": ["last words"]}
+
+
+@pytest.mark.parametrize(
+    ("stop", "state", "kind", "said"),
+    [
+        (Stop(StopKind.TIMEOUT), State.FAILED, ErrorKind.TIMEOUT, "timeout of 1.5 s"),
+        (
+            Stop(StopKind.CANCELLED, "the client left"),
+            State.CANCELLED,
+            ErrorKind.CANCELLED,
+            "cancelled: the client left",
+        ),
+        (Stop(StopKind.SHUTDOWN, "it drains"), State.FAILED, ErrorKind.WORKER_LOST, "it drains"),
+    ],
+)
+def test_timeout_cancel_and_shutdown_are_told_apart(
+    stop: Stop, state: State, kind: ErrorKind, said: str
+) -> None:
+    ending = outcomes.of_stop(stop, RECEIPT, timeout=1.5)
+    assert ending.state is state
+    assert ending.outcome.error is not None
+    assert ending.outcome.error.kind is kind
+    assert said in ending.outcome.error.message
