@@ -20,6 +20,11 @@ INVENTORY = Path(inside.__file__).with_name("inventory.py")
 _STDERR_TAIL = 4_096  # bytes of a crashed process's stderr that are read for its last line
 _SELF_TEST_S = 10.0  # what `unshare … true` may take on a busy machine
 
+# One thread for each native library, as when a checkpoint is captured: their threads cost memory.
+_THREAD_LIMITS = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
+)
+
 # Ways to take the network from a process, the best first. Cloud libraries look for credentials on
 # it while they are imported, and would be charged for the time that takes.
 _NETWORK_OFF = (("unshare", "--net", "--"), ("unshare", "--map-root-user", "--net", "--"))
@@ -52,15 +57,18 @@ class Interpreter:
         self, program: Path, answer: Path, request: object, stderr: int, timeout: float
     ) -> int:
         command = [*self.wrapper, str(self.python), "-I", "-X", "utf8", str(program), str(answer)]
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=stderr,
-            cwd=answer.parent,
-            env=self._environment(),
-            start_new_session=True,
-        )
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                cwd=answer.parent,
+                env=self._environment(),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise MeasureError(f"{command[0]} cannot be started: {error.strerror}") from error
         try:
             process.communicate(json.dumps(request).encode(), timeout)
         except subprocess.TimeoutExpired as error:
@@ -80,6 +88,7 @@ class Interpreter:
             "TMPDIR": str(self.home),
             "MPLBACKEND": "Agg",
             "MPLCONFIGDIR": str(self.home / "matplotlib"),
+            **_THREAD_LIMITS,
         }
 
 

@@ -59,7 +59,7 @@ def survey(
     items: dict[str, Measurement] = {}
     for name in track(sorted(loaded.modules), "measuring"):
         try:
-            answers, needed = _measure(interpreter, name, dependencies[name], options)
+            answers = _measure(interpreter, name, dependencies[name], options)
         except MeasureError as error:
             loaded.failures[name] = str(error)
             continue
@@ -69,7 +69,7 @@ def survey(
             size_mb=_mb(statistics.median(answer["size_bytes"] for answer in answers)),
             disk_mb=_mb(loaded.disk_bytes[name]),
             modules=tuple(sorted(loaded.modules[name])),
-            dependencies=tuple(sorted(needed)),
+            dependencies=tuple(sorted(dependencies[name])),
             distribution=provider,
             version=inventory["distributions"].get(provider, ""),
             resource_type=ResourceType.PACKAGE,
@@ -150,20 +150,10 @@ def _load_alone(
 
 def _measure(
     interpreter: Interpreter, name: str, dependencies: Sequence[str], options: SurveyOptions
-) -> tuple[Sequence[Mapping[str, Any]], Sequence[str]]:
-    """Repeated answers, and the dependencies that could be loaded before the module."""
-    before = list(dependencies)
-    answers: list[Mapping[str, Any]] = []
-    while len(answers) < options.repeats:
-        answer = _probe(interpreter, name, before, options.timeout)
-        # A module may come with another one only in some orders; then it is not loaded before it.
-        circular = answer.get("circular")
-        if circular is None:
-            answers.append(answer)
-        else:
-            before.remove(circular)
-            answers.clear()
-    return answers, before
+) -> Sequence[Mapping[str, Any]]:
+    return [
+        _probe(interpreter, name, dependencies, options.timeout) for _ in range(options.repeats)
+    ]
 
 
 def _probe(

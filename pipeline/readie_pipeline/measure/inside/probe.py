@@ -30,8 +30,6 @@ def measure(module: str, before: list[str]) -> dict[str, Any]:
             importlib.import_module(name)
         except BaseException as error:  # noqa: BLE001 - an import may raise anything, SystemExit too
             return {"error": f"{name}, imported first, failed: {describe(error)}"}
-        if module in sys.modules:
-            return {"circular": name}
     gc.collect()
     anonymous = anonymous_bytes()
     started = time.perf_counter()

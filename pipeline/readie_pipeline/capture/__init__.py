@@ -1,0 +1,1 @@
+"""From a plan to a generation: capture each checkpoint, time it, write everything at once."""

@@ -1,0 +1,131 @@
+"""Writes down what was captured: ``meta.json`` of each checkpoint, the catalogue, the manifest."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from readie_pipeline.capture.capturer import Captured, Capturer, Platform
+from readie_pipeline.capture.cataloguing import make_catalogue, provided
+from readie_pipeline.capture.digests import executor_digest
+from readie_pipeline.capture.fitting import Fit, fit_alpha
+from readie_pipeline.capture.staging import CATALOGUE, CHECKPOINTS, MANIFEST, META, write_file
+from readie_pipeline.measure.metadata import Metadata
+from readie_pipeline.plan.plan import Plan, PlanEntry
+from readie_wire.catalogue import Catalogue, CatalogueCheckpoint, dump_catalogue
+from readie_wire.eligibility import checkpoint_facts
+from readie_wire.manifest import (
+    CheckpointMeta,
+    Manifest,
+    ManifestCheckpoint,
+    StartupSeconds,
+    dump_manifest,
+    dump_meta,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A written generation. ``fit`` is what the restores say about alpha, used or not."""
+
+    manifest: Manifest
+    catalogue: Catalogue
+    planned_alpha: float
+    fit: Fit
+
+
+def record(
+    draft: Path,
+    plan: Plan,
+    metadata: Metadata,
+    entries: Mapping[str, PlanEntry],
+    captured: Mapping[str, Captured],
+    capturer: Capturer,
+    cold_s: float,
+) -> Recorded:
+    """Write every file of the generation but the images into ``draft``.
+
+    The catalogue gets the fitted alpha; where there is none, or a restore does not depend on the
+    size, the planned one is kept.
+    """
+    here = provided(metadata, metadata.distributions)
+    catalogue = make_catalogue(here, entries, flavor=plan.flavor, alpha=plan.alpha)
+    fit = _fit(catalogue, captured)
+    if fit.alpha is not None and capturer.measures_size_cost:
+        catalogue = replace(catalogue, alpha=fit.alpha)
+    platform = capturer.platform()
+    _write_metas(draft, catalogue, captured, capturer.runtime, platform)
+    catalogue_bytes = dump_catalogue(catalogue)
+    write_file(draft / CATALOGUE, catalogue_bytes)
+    manifest = Manifest(
+        flavor=plan.flavor,
+        runtime=capturer.runtime,
+        created=datetime.now(UTC).strftime("%Y%m%dT%H%M%S"),
+        python=platform.python,
+        catalogue_sha256=hashlib.sha256(catalogue_bytes).hexdigest(),
+        checkpoints=tuple(
+            ManifestCheckpoint(
+                id=one.id,
+                imports=one.canonical,
+                size_mb=one.size_mb,
+                import_environment=tuple(captured[one.id].import_environment),
+            )
+            for one in catalogue.checkpoints
+        ),
+        python_path=platform.python_path,
+        executor_command=tuple(platform.executor_command),
+        executor_digest=executor_digest(),
+        rootfs=platform.rootfs,
+        rootfs_digest=platform.rootfs_digest,
+        startup_s=StartupSeconds(cold=round(cold_s, 6), restore=round(fit.floor_s, 6)),
+        gvisor=platform.gvisor,
+    ).sealed()
+    write_file(draft / MANIFEST, dump_manifest(manifest))
+    return Recorded(manifest, catalogue, plan.alpha, fit)
+
+
+def _fit(catalogue: Catalogue, captured: Mapping[str, Captured]) -> Fit:
+    measured = [
+        (one.size_mb, seconds)
+        for one in catalogue.checkpoints
+        if (seconds := captured[one.id].restore_s) is not None
+    ]
+    return fit_alpha([size for size, _ in measured], [seconds for _, seconds in measured])
+
+
+def _write_metas(
+    draft: Path,
+    catalogue: Catalogue,
+    captured: Mapping[str, Captured],
+    runtime: str,
+    platform: Platform,
+) -> None:
+    for one, facts in zip(catalogue.checkpoints, checkpoint_facts(catalogue), strict=True):
+        meta = _meta(one, captured[one.id], runtime, platform, facts.distributions)
+        write_file(draft / CHECKPOINTS / one.id / META, dump_meta(meta))
+
+
+def _meta(
+    checkpoint: CatalogueCheckpoint,
+    captured: Captured,
+    runtime: str,
+    platform: Platform,
+    distributions: Mapping[str, str],
+) -> CheckpointMeta:
+    return CheckpointMeta(
+        id=checkpoint.id,
+        runtime=runtime,
+        imports=tuple(checkpoint.canonical),
+        size_mb=checkpoint.size_mb,
+        bytes_on_disk=captured.bytes_on_disk,
+        restore_s=captured.restore_s,
+        import_environment=tuple(captured.import_environment),
+        distributions=dict(sorted(distributions.items())),
+        gvisor_version=captured.gvisor_version,
+        fingerprint=captured.fingerprint,
+        rootfs_digest=platform.rootfs_digest,
+        cpu_features=tuple(captured.cpu_features),
+        mapped_files=tuple(captured.mapped_files),
+        gate=tuple(captured.gate),
+    )

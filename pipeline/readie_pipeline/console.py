@@ -1,0 +1,38 @@
+"""What the operator sees: results on stdout, progress on stderr, and none of it without a terminal."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+class Terminal:
+    """Where commands write. ``out`` is for results, ``err`` for progress and warnings."""
+
+    def __init__(self) -> None:
+        self.out = Console(highlight=False, soft_wrap=True)
+        self.err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+    def say(self, text: str = "") -> None:
+        self.out.print(text, markup=False)
+
+    def warn(self, text: str) -> None:
+        self.err.print(f"warning: {text}", markup=False, style="yellow")
+
+    def track(self, names: Sequence[str], doing: str) -> Iterator[str]:
+        """Go through ``names`` with a bar that shows the present one and the time that is left."""
+        if not self.err.is_terminal:
+            yield from names
+            return
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=self.err, transient=True) as progress:
+            task = progress.add_task(doing, total=len(names))
+            for name in names:
+                progress.update(task, description=f"{doing} {name}")
+                yield name
+                progress.advance(task)

@@ -1,0 +1,236 @@
+"""Measuring real modules in real processes: what they load, what they cost, how they fail."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import pytest
+
+from readie_pipeline.errors import MeasureError
+from readie_pipeline.measure.interpreter import INVENTORY, PROBE, Interpreter, network_off
+from readie_pipeline.measure.metadata import Metadata, dump_metadata, load_metadata
+from readie_pipeline.measure.surveying import SurveyOptions, dependencies_of, survey, units_in
+from support.made_up_packages import Environment
+
+ONCE = SurveyOptions(timeout=30, repeats=1)
+MEGABYTES = "ballast = [bytes(1000) + str(n).encode() for n in range({thousands} * 1000)]\n"
+
+
+def all_of(names: Sequence[str], _: str) -> Iterable[str]:
+    return names
+
+
+def measure(interpreter: Interpreter, *names: str, options: SurveyOptions = ONCE) -> Metadata:
+    return survey(interpreter, names, options, all_of)
+
+
+@pytest.fixture
+def shop(environment: Environment, interpreter: Callable[[], Interpreter]) -> Interpreter:
+    environment.install(
+        "Base_Lib",
+        "1.2.3",
+        {
+            "base/__init__.py": "import time; time.sleep(0.2)\n" + MEGABYTES.format(thousands=20),
+            "base/more.py": "",
+        },
+    )
+    environment.install(
+        "top",
+        "4.5",
+        {"top/__init__.py": "import base.more\n" + MEGABYTES.format(thousands=5), "top/sub.py": ""},
+    )
+    return interpreter()
+
+
+def test_a_module_is_charged_only_for_its_own_part(shop: Interpreter) -> None:
+    found = measure(shop, "top").items
+    assert set(found) == {"base", "top"}
+    assert found["top"].dependencies == ("base",)
+    assert found["base"].load_time >= 0.2
+    assert found["top"].load_time < 0.2
+    assert 15 < found["base"].size_mb < 60
+    assert 3 < found["top"].size_mb < 15
+
+
+def test_distribution_version_disk_and_modules_are_recorded(shop: Interpreter) -> None:
+    metadata = measure(shop, "top.sub")
+    base = metadata.items["base"]
+    assert (base.distribution, base.version) == ("base-lib", "1.2.3")
+    assert base.disk_mb >= 0
+    assert set(metadata.items["top"].modules) == {"base", "base.more", "top"}
+    assert metadata.items["top.sub"].dependencies == ("base", "top")
+    assert metadata.distributions == {"base-lib": "1.2.3", "top": "4.5"}
+
+
+def test_metadata_reads_back_as_it_was_written(shop: Interpreter) -> None:
+    metadata = measure(shop, "top", "nowhere")
+    assert load_metadata(dump_metadata(metadata)) == metadata
+
+
+def test_what_a_process_holds_follows_from_its_imports(shop: Interpreter) -> None:
+    metadata = measure(shop, "top", "base.more")
+    assert metadata.held_by(["top"]) == ("base", "base.more", "top")
+    assert metadata.held_by(["base"]) == ("base",)
+    assert metadata.held_by(["json"]) == ()
+
+
+def test_packages_of_a_namespace_are_items_of_their_own(
+    environment: Environment, interpreter: Callable[[], Interpreter]
+) -> None:
+    environment.install("cloud-one", "1", {"cloud/one/__init__.py": "import cloud.two.deep"})
+    environment.install(
+        "cloud-two", "2", {"cloud/two/__init__.py": "", "cloud/two/deep.py": "value = 1"}
+    )
+    found = measure(interpreter(), "cloud.one").items
+    assert {name: item.distribution for name, item in found.items()} == {
+        "cloud.one": "cloud-one",
+        "cloud.two": "cloud-two",
+    }
+    assert found["cloud.one"].dependencies == ("cloud.two",)
+
+
+def test_two_modules_that_load_each_other_are_charged_once(
+    environment: Environment, interpreter: Callable[[], Interpreter]
+) -> None:
+    environment.install(
+        "ring",
+        "1",
+        {"left.py": "import time; time.sleep(0.2); import right", "right.py": "import left"},
+    )
+    found = measure(interpreter(), "left", "right").items
+    assert found["left"].dependencies == ()
+    assert found["right"].dependencies == ("left",)
+    assert found["right"].load_time < 0.2 <= found["left"].load_time
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("import nowhere_to_be_found", "ModuleNotFoundError: No module named"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("import os; os._exit(7)", "ended with exit code 7"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "ended by SIGSEGV"),
+        (
+            "import sys; sys.stderr.write('no GPU\\n'); import os; os.abort()",
+            "ended by SIGABRT: no GPU",
+        ),
+        ("import time; time.sleep(600)", "took longer than 2 s"),
+        ("x = (", "SyntaxError"),
+    ],
+)
+def test_one_bad_package_does_not_stop_the_others(
+    environment: Environment,
+    interpreter: Callable[[], Interpreter],
+    source: str,
+    reason: str,
+) -> None:
+    environment.install("bad", "1", {"bad.py": source})
+    environment.install("good", "1", {"good.py": ""})
+    found = measure(interpreter(), "bad", "good", options=SurveyOptions(timeout=2, repeats=1))
+    assert set(found.items) == {"good"}
+    assert reason in found.failures["bad"]
+
+
+def test_a_noisy_package_is_measured_in_silence(
+    environment: Environment,
+    interpreter: Callable[[], Interpreter],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    environment.install("noisy", "1", {"noisy.py": "import os; os.write(1, b'x' * 10_000_000)"})
+    assert "noisy" in measure(interpreter(), "noisy").items
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_measured_process_sees_nothing_of_our_environment(
+    environment: Environment,
+    interpreter: Callable[[], Interpreter],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "LEAKME")
+    monkeypatch.setenv("PYTHONPATH", str(environment.folder))
+    environment.install(
+        "nosy",
+        "1",
+        {"nosy.py": "import os; assert 'LEAKME' not in os.environ.values(), 'leaked'"},
+    )
+    found = measure(interpreter(), "nosy")
+    assert found.failures == {}
+
+
+def test_processes_that_a_package_leaves_behind_are_ended(
+    environment: Environment, interpreter: Callable[[], Interpreter], tmp_path: Path
+) -> None:
+    note = tmp_path / "pid"
+    environment.install(
+        "spawner",
+        "1",
+        {
+            "spawner.py": f"""
+            import subprocess, pathlib
+            child = subprocess.Popen(["sleep", "600"])
+            pathlib.Path({str(note)!r}).write_text(str(child.pid))
+            """
+        },
+    )
+    measure(interpreter(), "spawner")
+    pid = int(note.read_text())
+    deadline = time.monotonic() + 10
+    while is_running(pid):
+        assert time.monotonic() < deadline, "the package's child is still running"
+        time.sleep(0.01)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return ") Z" not in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+
+
+def test_an_interpreter_that_does_not_work_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(MeasureError, match="no-such-python"):
+        survey(Interpreter(tmp_path, Path("/no-such-python")), ["json"], ONCE, all_of)
+
+
+def test_the_network_can_be_taken_away(interpreter: Callable[[], Interpreter]) -> None:
+    wrapper = network_off()
+    if wrapper is None:
+        pytest.skip("`unshare --net` does not work here")
+    base = interpreter()
+    offline = Interpreter(base.home, base.python, wrapper)
+    script = base.home / "interfaces.py"
+    script.write_text(
+        "import json, os, pathlib, sys\n"
+        "pathlib.Path(sys.argv[1]).write_text(json.dumps(os.listdir('/proc/self/net/dev_snmp6')))\n"
+    )
+    assert offline.run(script, {}, 30) == ["lo"]
+
+
+def test_programs_inside_run_on_the_standard_library_alone() -> None:
+    for program in (PROBE, INVENTORY):
+        text = program.read_text()
+        assert "readie" not in text.replace("readie_pipeline.measure.inside", "")
+
+
+@pytest.mark.parametrize(
+    ("modules", "units"),
+    [
+        ({"numpy": "module", "numpy.linalg": "module"}, {"numpy"}),
+        (
+            {"google": "namespace", "google.auth": "module", "google.auth.x": "module"},
+            {"google.auth"},
+        ),
+        ({"google": "namespace"}, set()),
+        ({"_cyutility": "odd", "x": "module"}, {"x"}),
+        ({"lost.child": "module"}, set()),
+    ],
+)
+def test_modules_belong_to_the_package_that_is_imported(
+    modules: dict[str, str], units: set[str]
+) -> None:
+    assert set(units_in(modules)) == units
+
+
+def test_dependencies_come_before_what_needs_them() -> None:
+    found = dependencies_of({"c": ["c", "b", "a"], "b": ["b", "a"], "a": ["a", "x.y"]})
+    assert found == {"c": ["a", "b"], "b": ["a"], "a": []}
