@@ -14,7 +14,9 @@ from support.repository import PACKAGES, ROOT, committed_files, package_files
 MODULE_LINES = 400
 FUNCTION_LINES = 60
 # A longer one is a decision, and its reason stands here.
-LONGER: dict[str, str] = {}
+LONGER = {
+    "gateway/readie_gateway/openapi.py::_paths": "one table of all routes, without any logic",
+}
 
 # Who may read the environment: what is started as a process, and the settings that it hands on.
 READS_THE_ENVIRONMENT = {"__main__", "cli", "_cli", "settings", "_settings"}
