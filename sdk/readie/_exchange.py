@@ -12,7 +12,7 @@ from readie._steps import Steps
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """``body`` in pieces, sent one by one. ``patience``: seconds of silence before giving up."""
+    """``body`` in pieces, sent one by one. ``patience``: seconds that it may take to be answered."""
 
     method: str
     target: str
@@ -55,8 +55,9 @@ class Response(Protocol):
     @property
     def head(self) -> Head: ...
 
-    def read(self) -> Steps[bytes]:
-        """The next piece of the body, empty at its end. Raises `Broken` and `Silent`."""
+    def read(self, patience: float) -> Steps[bytes]:
+        """The next piece of the body, empty at its end. Raises `Broken`, and `Silent` when nothing
+        comes for ``patience`` seconds."""
         ...
 
     def close(self) -> None: ...
@@ -72,11 +73,11 @@ class Transport(Protocol):
     def close(self) -> None: ...
 
 
-def read_all(response: Response, limit: int) -> Steps[bytes]:
+def read_all(response: Response, patience: float, limit: int) -> Steps[bytes]:
     """The whole body. Raises `Broken` above ``limit`` bytes."""
     pieces: list[bytes] = []
     size = 0
-    while piece := (yield from response.read()):
+    while piece := (yield from response.read(patience)):
         size += len(piece)
         if size > limit:
             raise Broken(f"the service answered with more than {limit} bytes")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import cloudpickle
 from cloudpickle import cloudpickle as wire_names
 
-from readie._diagnosis import find_culprit
+from readie._diagnosis import find_culprit, size_tree
 from readie._errors import SerializationError
 from readie._imports import Findings, note_module
 from readie._shipping import collect
@@ -225,10 +225,29 @@ def _explained(
             return False
         return True
 
-    roots: dict[str, object] = {getattr(function, "__name__", repr(function)): function}
-    roots |= {f"argument {number}": value for number, value in enumerate(args, 1)}
-    roots |= {f"argument {name}": value for name, value in kwargs.items()}
-    culprit = find_culprit(roots, travels)
+    culprit = find_culprit(_roots(function, args, kwargs), travels)
     if culprit is None:
         return SerializationError(f"the call cannot be pickled: {error}")
     return SerializationError(f"{culprit}\n({type(error).__name__}: {error})", culprit.path)
+
+
+def largest_parts(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], *, by_value: str
+) -> str:
+    """What makes a call large, a part a line."""
+
+    def size(value: object) -> int | None:
+        try:
+            return len(_dump(value, Findings(), by_value))
+        except _UNPICKLABLE:
+            return None
+
+    return size_tree(_roots(function, args, kwargs), size)
+
+
+def _roots(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, object]:
+    roots: dict[str, object] = {getattr(function, "__name__", repr(function)): function}
+    roots |= {f"argument {number}": value for number, value in enumerate(args, 1)}
+    return roots | {f"argument {name}": value for name, value in kwargs.items()}

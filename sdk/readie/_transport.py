@@ -17,6 +17,7 @@ from readie._exchange import Broken, Head, Request, Silent, Unreachable
 from readie._steps import Receive, Run, Steps, Write
 
 CONNECT_TIMEOUT_S = 10.0
+WRITE_TIMEOUT_S = 60.0  # for one piece of a body
 MAX_IDLE = 64  # connections kept for later
 MAX_IDLE_S = 30.0  # most services and proxies hang up on a quiet connection soon after
 
@@ -103,12 +104,12 @@ class _HttpResponse:
         self._transport = transport
         self._connection: _Connection | None = connection
 
-    def read(self) -> Steps[bytes]:
+    def read(self, patience: float) -> Steps[bytes]:
         connection = self._connection
         if connection is None:
             return b""
         try:
-            event = yield from connection.next_event()
+            event = yield from connection.next_event(patience)
         except BaseException:
             self.close()
             raise
@@ -134,11 +135,9 @@ class _Connection:
         self._sock = sock
         self._tls = tls
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 20)
-        self._patience = CONNECT_TIMEOUT_S
         self.idle_since = 0.0
 
     def send(self, request: Request, path: str, authority: str) -> Steps[Head]:
-        self._patience = request.patience
         size = sum(map(len, request.body))
         headers = {"Host": authority, **request.headers}
         if request.body or request.method == "POST":
@@ -152,11 +151,11 @@ class _Connection:
             yield from self._send_all(start or b"", request)
         except Broken:
             # A service that refuses a body may hang up in its middle, after saying why.
-            head = yield from self._head()
+            head = yield from self._head(request.patience)
             if head.status < 400:
                 raise
             return head
-        return (yield from self._head())
+        return (yield from self._head(request.patience))
 
     def _send_all(self, start: bytes, request: Request) -> Steps[None]:
         # A small body goes out in one piece with the head: one packet, one wake-up.
@@ -171,9 +170,9 @@ class _Connection:
         self._http.send(h11.EndOfMessage())
         yield from self._write(pending)
 
-    def _head(self) -> Steps[Head]:
+    def _head(self, patience: float) -> Steps[Head]:
         while True:
-            event = yield from self.next_event()
+            event = yield from self.next_event(patience)
             if isinstance(event, h11.Response):
                 names = (
                     (name.decode("ascii"), value.decode("latin-1")) for name, value in event.headers
@@ -182,12 +181,12 @@ class _Connection:
             if not isinstance(event, h11.InformationalResponse):
                 raise Broken("the service hung up without an answer")
 
-    def next_event(self) -> Steps[h11.Event]:
+    def next_event(self, patience: float) -> Steps[h11.Event]:
         while True:
             try:
                 event = self._http.next_event()
                 if event is h11.NEED_DATA:
-                    self._http.receive_data((yield from self._read()))
+                    self._http.receive_data((yield from self._read(patience)))
                     continue
             except h11.RemoteProtocolError as error:
                 raise Broken(f"the connection ended early or speaks no HTTP: {error}") from error
@@ -227,7 +226,7 @@ class _Connection:
                 yield from self._write_raw(waiting)
             if done:
                 return
-            self._tls.received((yield from self._read_raw()))
+            self._tls.received((yield from self._read_raw(CONNECT_TIMEOUT_S)))
 
     def close(self) -> None:
         self._sock.close()
@@ -237,24 +236,24 @@ class _Connection:
 
     def _write_raw(self, data: bytes) -> Steps[None]:
         try:
-            yield Write(self._sock, data, self._patience)
+            yield Write(self._sock, data, WRITE_TIMEOUT_S)
         except TimeoutError as error:
             raise Silent("the service does not read what is sent") from error
         except OSError as error:
             raise Broken(f"the connection was lost: {error}") from error
 
-    def _read(self) -> Steps[bytes]:
+    def _read(self, patience: float) -> Steps[bytes]:
         if self._tls is None:
-            return (yield from self._read_raw())
+            return (yield from self._read_raw(patience))
         while (plain := self._tls.decrypt()) is None:
-            self._tls.received((yield from self._read_raw()))
+            self._tls.received((yield from self._read_raw(patience)))
         return plain
 
-    def _read_raw(self) -> Steps[bytes]:
+    def _read_raw(self, patience: float) -> Steps[bytes]:
         try:
-            data: bytes = yield Receive(self._sock, self._patience)
+            data: bytes = yield Receive(self._sock, patience)
         except TimeoutError as error:
-            raise Silent(f"nothing came for {self._patience:g} s") from error
+            raise Silent(f"nothing came for {patience:g} s") from error
         except OSError as error:
             raise Broken(f"the connection was lost: {error}") from error
         return data
