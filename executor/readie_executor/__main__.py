@@ -52,7 +52,7 @@ def _zygote(environment: Mapping[str, str]) -> int:
     clone = forking.serve_forks(control, _preimports(environment), surroundings)
     if clone is None:
         return 0
-    greeting = Greeting("zygote", environment.get("READIE_CHECKPOINT"))
+    greeting = Greeting("zygote", environment.get("READIE_CHECKPOINT") or None)
     return _serve(clone.connection, clone.surroundings, greeting)
 
 

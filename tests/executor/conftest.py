@@ -38,8 +38,8 @@ async def start_executor(tmp_path: Path) -> AsyncIterator[StartExecutor]:
                     "READIE_FOLDER": str(tmp_path / f"sandbox-{count}"),
                 },
             )
-            for end in (out_write, err_write):
-                os.close(end)
+            os.close(out_write)
+            os.close(err_write)
             theirs.close()
             driver = await stack.enter_async_context(driven(ours, out, err))
 

@@ -67,7 +67,7 @@ class ExecutorDriver:
         self._connection = connection
         self._decoder = Decoder()
         self._received: list[Message] = []
-        self._output = [asyncio.create_task(_read_all(fd)) for fd in (stdout, stderr)]
+        self._streams = (_Stream(stdout), _Stream(stderr))
 
     async def send(
         self, kind: FrameType, header: Mapping[str, Any] | None = None, body: bytes | None = None
@@ -95,7 +95,7 @@ class ExecutorDriver:
 
     async def hello(self) -> Mapping[str, Any]:
         message = await self.receive()
-        assert message is not None, f"no HELLO; stderr: {(await self.output())[1]}"
+        assert message is not None, f"no HELLO; stderr: {_text((await self.output())[1])}"
         assert message.type is FrameType.HELLO
         return message.header
 
@@ -123,13 +123,22 @@ class ExecutorDriver:
     async def output(self) -> tuple[bytes, bytes]:
         """Both streams to their end, which is that of the sandbox."""
         async with asyncio.timeout(DEADLINE_S):
-            stdout, stderr = await asyncio.gather(*self._output)
-        return stdout, stderr
+            await asyncio.gather(*(stream.task for stream in self._streams))
+        stdout, stderr = self._streams
+        return bytes(stdout.data), bytes(stderr.data)
+
+    async def printed(self, text: bytes) -> None:
+        """Until the text has come out on stdout."""
+        stream = self._streams[0]
+        async with asyncio.timeout(DEADLINE_S):
+            while text not in stream.data:
+                stream.grown.clear()
+                await stream.grown.wait()
 
     def close(self) -> None:
         self._connection.close()
-        for task in self._output:
-            task.cancel()
+        for stream in self._streams:
+            stream.task.cancel()
 
 
 def call_header(kind: str = "pickle", **extra: Any) -> dict[str, Any]:
@@ -155,27 +164,34 @@ async def driven(
         driver.close()
 
 
-async def _read_all(descriptor: int) -> bytes:
-    """Everything a pipe gives until its end; closes it."""
-    loop = asyncio.get_running_loop()
-    os.set_blocking(descriptor, False)
-    parts: list[bytes] = []
-    ready = asyncio.Event()
-    loop.add_reader(descriptor, ready.set)
-    try:
-        while True:
-            ready.clear()
-            try:
-                data = os.read(descriptor, READ_BYTES)
-            except BlockingIOError:
-                await ready.wait()
-                continue
-            if not data:
-                return b"".join(parts)
-            parts.append(data)
-    finally:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)
+class _Stream:
+    """Reads a pipe to its end and closes it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.data = bytearray()
+        self.grown = asyncio.Event()
+        os.set_blocking(descriptor, False)
+        self.task = asyncio.create_task(self._read(descriptor))
+
+    async def _read(self, descriptor: int) -> None:
+        loop = asyncio.get_running_loop()
+        ready = asyncio.Event()
+        loop.add_reader(descriptor, ready.set)
+        try:
+            while True:
+                ready.clear()
+                try:
+                    data = os.read(descriptor, READ_BYTES)
+                except BlockingIOError:
+                    await ready.wait()
+                    continue
+                if not data:
+                    return
+                self.data += data
+                self.grown.set()
+        finally:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
 
 
 def _text(data: bytes) -> str:
