@@ -32,6 +32,7 @@ from readie._errors import (
     WorkerLostError,
 )
 from readie._remote import RemoteFunction, remote
+from readie_wire.hooks import after_restore, before_checkpoint
 
 __all__ = [
     "BlockingCallInEventLoopError",
@@ -64,6 +65,8 @@ __all__ = [
     "StillRunningError",
     "TransportError",
     "WorkerLostError",
+    "after_restore",
+    "before_checkpoint",
     "configure",
     "last_receipt",
     "remote",

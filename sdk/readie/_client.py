@@ -237,6 +237,13 @@ def configure(url: str | None = None, auth_token: str | None = None) -> None:
     _default.replace(Client(url, auth_token))
 
 
+@contextlib.contextmanager
+def using(client: Client) -> Iterator[None]:
+    """Make ``client`` the default inside the block, in every thread."""
+    with _default.set_for_a_while(client):
+        yield
+
+
 def default_client() -> Client:
     """The client of functions that were given none; made at its first use."""
     return _default.get()
@@ -263,6 +270,16 @@ class _Default:
             previous, self._client = self._client, client
         if previous is not None:
             previous.close()
+
+    @contextlib.contextmanager
+    def set_for_a_while(self, client: Client) -> Iterator[None]:
+        with self._lock:
+            previous, self._client = self._client, client
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._client = previous
 
 
 _default = _Default()
