@@ -5,16 +5,14 @@ cold start. From then on the call is never run again: it ends with what is known
 """
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 import structlog
 
-from readie_infra.blobs import BlobStore, result_key
-from readie_infra.errors import BlobError, BlobUnavailableError, StoreUnavailableError
-from readie_infra.store import CallStore, Event
+from readie_infra.blobs import BlobStore
+from readie_infra.errors import BlobError, StoreUnavailableError
+from readie_infra.store import CallStore
 from readie_wire.envelope import CallHeader, CallKind
-from readie_wire.http import INLINE_LIMIT_BYTES
 from readie_wire.outcome import Encoding, ErrorInfo, ErrorKind, Receipt
 from readie_wire.records import CallRecord
 from readie_wire.versions import python_minor
@@ -38,12 +36,12 @@ from readie_worker.running import Running
 from readie_worker.sandbox.api import Checkpoint, SandboxExit
 from readie_worker.sandbox.errors import SandboxError
 from readie_worker.selection import Selection
+from readie_worker.settling import Settler
 from readie_worker.starting import LiveSandbox, Starter
 
 KILL_WITHIN_S = 10.0  # a process that SIGKILL does not end is in the kernel's hands
 EXIT_WITHIN_S = 5.0  # from the end of its connection to a sandbox's exit code
 DRAIN_S = 0.5  # for output after the end; what a left-behind process prints later is dropped
-FETCH_PATIENCE_S = 10.0  # for a payload; the lease goes on meanwhile
 EARLY_CANCELS = 256  # orders kept for calls whose take has not been answered yet
 
 log = structlog.stdlib.get_logger(__name__)
@@ -68,7 +66,6 @@ class Runner:
         patience: float,
     ) -> None:
         self._store = store
-        self._blobs = blobs
         self._starter = starter
         self._pool = pool
         self._holdings = holdings
@@ -76,6 +73,7 @@ class Runner:
         self._background = background
         self._runtime = runtime
         self._patience = patience
+        self._settler = Settler(store, blobs, patience)
         self._calls: dict[str, Running] = {}
         self._early_cancels: dict[str, str] = {}
 
@@ -101,9 +99,8 @@ class Runner:
             if claimed is not None:
                 self._starter.discard(claimed)
             receipt = Receipt(record.call_id, attempt=record.attempt, worker_id=record.owner)
-            await self._finish(
-                record, outcomes.of_refusal(refusal.error, receipt), DEFAULT_RESULT_TTL_S, ()
-            )
+            refused = outcomes.of_refusal(refusal.error, receipt)
+            await self._settler.finish(record, refused, DEFAULT_RESULT_TTL_S)
             return
         call = Running(record, options, asyncio.get_running_loop().time())
         call.live = claimed
@@ -140,6 +137,8 @@ class Runner:
 
     async def _execute(self, call: Running, claimed: LiveSandbox | None) -> Ending:
         call.check()
+        if call.options.network == "none" and not self._starter.confines_network:
+            raise _network_refused()
         if claimed is not None:
             checkpoint = claimed.checkpoint
             call.predicted_s = call.record.choice.predicted_s
@@ -147,7 +146,7 @@ class Runner:
             start = self._selection.plan(call.record, call.options)
             checkpoint = start.checkpoint
             call.predicted_s, call.overruled = start.predicted_s, start.overruled
-        body = await self._payload(call.record)
+        body = await self._settler.payload(call.record)
         try:
             return await self._attempt(call, checkpoint, claimed, body)
         except NotStartedError as problem:
@@ -288,60 +287,7 @@ class Runner:
 
     async def _settle(self, call: Running, ending: Ending) -> None:
         logs = await call.relay.close() if call.relay is not None else []
-        await self._finish(call.record, ending, call.options.result_ttl, logs)
-
-    async def _finish(
-        self, record: CallRecord, ending: Ending, result_ttl: float, logs: Sequence[Event]
-    ) -> None:
-        ending, blob = await self._with_stored_body(record, ending)
-        result = b"" if blob else ending.body
-        try:
-            ours = await persist(
-                "finish",
-                lambda: self._store.finish(
-                    record.call_id,
-                    record.owner,
-                    record.attempt,
-                    ending.state,
-                    ending.outcome,
-                    result,
-                    blob,
-                    result_ttl,
-                    logs,
-                ),
-                self._patience,
-            )
-        except StoreUnavailableError:
-            log.exception("outcome lost", call=record.call_id, state=ending.state)
-            return
-        if not ours:
-            log.info("outcome not wanted", call=record.call_id, state=ending.state)
-
-    async def _with_stored_body(self, record: CallRecord, ending: Ending) -> tuple[Ending, str]:
-        """Put a large body into the blob store; the ending says so when it cannot be kept."""
-        body, receipt = ending.body, ending.outcome.receipt
-        if len(body) <= INLINE_LIMIT_BYTES:
-            return ending, ""
-        blobs = self._blobs
-        if blobs is None:
-            reason = "this worker has no blob store; set READIE_BLOB_URL"
-            return outcomes.of_lost_result(len(body), reason, receipt), ""
-        key = result_key(record.call_id, record.attempt)
-        try:
-            await persist("storing a result", lambda: blobs.put(key, body), self._patience)
-        except BlobUnavailableError as error:
-            return outcomes.of_lost_result(len(body), str(error), receipt), ""
-        return ending, key
-
-    async def _payload(self, record: CallRecord) -> bytes:
-        if not record.payload_blob:
-            return record.payload
-        blobs = self._blobs
-        if blobs is None:
-            raise NotStartedError("its payload is in a blob store; set READIE_BLOB_URL")
-        return await persist(
-            "fetching a payload", lambda: blobs.get(record.payload_blob), FETCH_PATIENCE_S
-        )
+        await self._settler.finish(call.record, ending, call.options.result_ttl, logs)
 
     def _header(self, call: Running) -> dict[str, Any]:
         record, options = call.record, call.options
@@ -388,3 +334,15 @@ def _check_python(record: CallRecord, live: LiveSandbox) -> None:
                 details={"caller": theirs, "worker": ours},
             )
         )
+
+
+def _network_refused() -> CallRefusedError:
+    return CallRefusedError(
+        ErrorInfo(
+            kind=ErrorKind.INVALID_REQUEST,
+            type="readie.InvalidRequestError",
+            message='network="none" cannot be had here: this worker runs calls as plain processes; '
+            "leave the option out, or use workers with gVisor",
+            details={"field": "options.network"},
+        )
+    )

@@ -57,7 +57,10 @@ class Plan:
 
 
 class Worker:
-    """One worker. ``open_store`` makes a store for the thread that calls it; `run` closes them."""
+    """One worker on an open runtime, which `run` closes.
+
+    ``open_store`` makes a store for the thread that calls it; `run` closes those as well.
+    """
 
     def __init__(
         self,
@@ -119,7 +122,7 @@ class Worker:
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until ``stop`` is set. Raises `RuntimeUnavailableError`; whatever ended a part.
+        """Serve until ``stop`` is set. Raises whatever ended one of its parts.
 
         The order of the end: (1) take no more calls; (2) let those that run end, then end them,
         while beats and orders go on, for their callers are told through the store; (3) stop
@@ -127,19 +130,16 @@ class Worker:
         the runtime, which ends whatever is left; (6) sign off, last, so that nobody takes this
         worker for dead while it still holds calls; (7) close the store.
         """
+        beater = Beater(self._open_store, self.describe, self._plan.beat)
+        self._holdings.on_change = lambda: self._follow(beater)
+        beater.start()
         try:
-            await self._runtime.open()
-            beater = Beater(self._open_store, self.describe, self._plan.beat)
-            self._holdings.on_change = lambda: self._follow(beater)
-            beater.start()
-            try:
-                await self._serve(stop, beater)
-            finally:
-                self._pool.close()
-                await self._background.close(DESTROY_GRACE_S)
-                await self._runtime.close()
-                await beater.close()
+            await self._serve(stop, beater)
         finally:
+            self._pool.close()
+            await self._background.close(DESTROY_GRACE_S)
+            await self._runtime.close()
+            await beater.close()
             await self._store.close()
 
     def describe(self) -> WorkerRecord:

@@ -86,6 +86,7 @@ class Starter:
     ) -> None:
         self._runtime = runtime
         self._background = background
+        self.confines_network = runtime.isolation != "none"
         self._names = (f"readie-{boot.rpartition('-')[2][:8]}-{n}" for n in itertools.count(1))
         self.network = network
         self.start_timeout = start_timeout

@@ -1,0 +1,99 @@
+"""``python -m readie_worker``: reads the environment, composes one worker and runs it."""
+
+import asyncio
+import importlib.metadata
+import os
+import signal
+import sys
+
+import structlog
+
+from readie_infra.blobs import open_blobs
+from readie_infra.connecting import connect
+from readie_infra.errors import InfraError
+from readie_infra.logging import configure_logging
+from readie_infra.settings import load_settings
+from readie_infra.store import CallStore
+from readie_wire.catalogue import canonical_distribution
+from readie_wire.keys import Keys, new_boot_id
+from readie_worker.errors import WorkerError
+from readie_worker.runtimes import choose_runtime
+from readie_worker.sandbox.errors import SandboxError
+from readie_worker.service import Plan, Worker
+from readie_worker.settings import WorkerSettings
+from readie_worker.sizing import core_count, memory_total
+
+log = structlog.stdlib.get_logger("readie_worker")
+
+
+def main() -> int:
+    """Serve until SIGTERM or SIGINT; a second one ends at once. Answers the exit status."""
+    try:
+        settings = load_settings(WorkerSettings)
+        configure_logging(settings.log_format, settings.log_level)
+        asyncio.run(_serve(settings))
+    except (InfraError, SandboxError, WorkerError) as error:
+        print(f"readie_worker: {error}", file=sys.stderr)  # noqa: T201 - before or beside logging
+        return 2
+    return 0
+
+
+async def _serve(settings: WorkerSettings) -> None:
+    blobs = open_blobs(settings.blob_url) if settings.blob_url else None
+    chosen = await choose_runtime(
+        settings.runtime, settings.network, settings.data_dir / "sandboxes", os.environ
+    )
+    log.info("runtime chosen", runtime=chosen.runtime.name, why=chosen.why, network=chosen.network)
+    plan = Plan(
+        boot=new_boot_id("worker"),
+        flavor=settings.flavor,
+        slots=settings.slots or core_count(),
+        memory_total=settings.memory_total or memory_total(),
+        network=chosen.network,
+        artifacts=settings.artifacts,
+        strict_compat=settings.strict_compat,
+        allow_unsandboxed=settings.allow_unsandboxed,
+        spares=settings.spares,
+        beat=settings.beat,
+        start_timeout=settings.start_timeout,
+        drain_grace=settings.drain_grace,
+        outcome_patience=settings.outcome_patience,
+        result_limit=settings.result_limit,
+        gpu_total=settings.gpu_total,
+        version=importlib.metadata.version("readie"),
+        distributions=await asyncio.to_thread(_installed),
+        notes=[chosen.why],
+    )
+
+    def open_store() -> CallStore:
+        return CallStore(connect(settings.redis_url), Keys(settings.redis_prefix))
+
+    await Worker(plan, chosen.runtime, open_store, blobs).run(_stop_signal())
+
+
+def _stop_signal() -> asyncio.Event:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def first(number: signal.Signals) -> None:
+        log.info("told to stop", signal=number.name)
+        stop.set()
+        for one in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(one)  # the next one does what it does by default
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, first, number)
+    return stop
+
+
+def _installed() -> dict[str, str]:
+    """The distributions of this interpreter, for error messages about versions that differ."""
+    return {
+        canonical_distribution(name): found.version
+        for found in importlib.metadata.distributions()
+        if (name := found.metadata["Name"])
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
