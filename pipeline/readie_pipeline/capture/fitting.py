@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 _DECIMALS = 6
 _SMALLEST = 10.0**-_DECIMALS
+_APART_MB = 0.1  # sizes nearer than this are one size: no line can be told from them
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class Fit:
 
 def fit_alpha(sizes_mb: Sequence[float], restores_s: Sequence[float]) -> Fit:
     """A least-squares line. An average of ratios would charge small checkpoints the fixed cost."""
-    if len(set(sizes_mb)) < 2:
+    if not sizes_mb or max(sizes_mb) - min(sizes_mb) < _APART_MB:
         floor = statistics.median(restores_s) if restores_s else 0.0
         return Fit(None, floor, "fewer than two sizes were measured")
     slope, intercept = statistics.linear_regression(sizes_mb, restores_s)

@@ -82,7 +82,7 @@ class Metadata:
         return tuple(sorted(loaded & self.items.keys()))
 
     def size_mb(self, items: Iterable[str]) -> float:
-        return round(sum(self.items[name].size_mb for name in items), 3)
+        return round(sum((self.items[name].size_mb for name in items), 0.0), 3)
 
 
 def load_metadata(data: bytes) -> Metadata:

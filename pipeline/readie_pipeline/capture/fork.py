@@ -1,0 +1,86 @@
+"""Capture for the fork runtime: nothing is stored, but every import set is tried in a real zygote.
+
+A worker makes its zygotes itself; the generation tells it what to import, and that it can be.
+"""
+
+import platform
+import secrets
+import statistics
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import count
+from pathlib import Path
+
+from readie_pipeline.capture.capturer import Captured, Platform
+from readie_pipeline.capture.greeting import time_start
+from readie_pipeline.errors import CaptureError
+from readie_worker.sandbox.api import Checkpoint, Limits, Sandbox, SandboxSpec
+from readie_worker.sandbox.errors import SandboxError
+from readie_worker.sandbox.fork import ForkRuntime
+
+REPEATS = 5  # starts that a median is taken of: each takes milliseconds
+HELLO_DEADLINE_S = 60.0  # far above a cold start on a busy machine
+_LIMITS = Limits(memory=64 << 30)  # nothing runs in these sandboxes but the executor itself
+
+
+class ForkCapturer:
+    """See `readie_pipeline.capture.capturer.Capturer`. ``import_deadline`` in seconds.
+
+    ``environment`` is what the zygotes are started from, filtered by the runtime.
+    """
+
+    runtime = "fork"
+    measures_size_cost = False
+
+    def __init__(self, import_deadline: float, environment: Mapping[str, str]) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="readie-fork-")
+        self._runtime = ForkRuntime(
+            Path(self._folder.name), environment=environment, import_deadline=import_deadline
+        )
+        self._prefix = f"readie-capture-{secrets.token_hex(4)}"
+        self._numbers = count(1)
+
+    async def open(self) -> None:
+        try:
+            await self._runtime.open()
+        except SandboxError as error:
+            raise CaptureError(str(error)) from error
+
+    async def capture(self, checkpoint_id: str, imports: Sequence[str], folder: Path) -> Captured:
+        checkpoint = Checkpoint(f"capture/{checkpoint_id}", imports, folder)
+        try:
+            await self._runtime.adopt(checkpoint)
+        except SandboxError as error:
+            raise CaptureError(str(error)) from error
+        try:
+            report = self._runtime.report(checkpoint.key)
+            restore_s = await self._median(lambda: self._runtime.restore(checkpoint, self._spec()))
+        finally:
+            await self._runtime.discard(checkpoint.key)
+        return Captured(
+            restore_s=restore_s,
+            import_environment=tuple(report.get("environment", ())),
+            gate=tuple(report.get("warnings", ())),
+        )
+
+    async def cold_seconds(self) -> float:
+        return await self._median(lambda: self._runtime.cold(self._spec()))
+
+    def platform(self) -> Platform:
+        return Platform(
+            python=platform.python_version(),
+            python_path=sys.executable,
+            executor_command=(sys.executable, "-I", "-m", "readie_executor"),
+        )
+
+    async def close(self) -> None:
+        await self._runtime.close()
+        self._folder.cleanup()
+
+    def _spec(self) -> SandboxSpec:
+        return SandboxSpec(f"{self._prefix}-{next(self._numbers)}", _LIMITS, network="host")
+
+    async def _median(self, start: Callable[[], Awaitable[Sandbox]]) -> float:
+        times = [(await time_start(start, HELLO_DEADLINE_S)).seconds for _ in range(REPEATS)]
+        return round(statistics.median(times), 6)

@@ -1,0 +1,28 @@
+"""``readie-pipeline``: the commands that build generations."""
+
+import sys
+
+import click
+
+from readie_pipeline.commands.capture import capture
+from readie_pipeline.console import Terminal
+from readie_pipeline.errors import PipelineError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="readie")
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """Build generations: measure imports, plan checkpoints, capture them."""
+    context.obj = Terminal()
+
+
+cli.add_command(capture)
+
+
+def main() -> None:
+    try:
+        cli(prog_name="readie-pipeline")
+    except PipelineError as error:
+        click.echo(f"readie-pipeline: {error}", err=True)
+        sys.exit(1)

@@ -1,0 +1,68 @@
+"""Options that several commands share. The names of variables are those of the Makefile."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from readie_pipeline.errors import PlanError
+from readie_pipeline.plan.fixed import parse_imports
+from readie_wire.catalogue import FLAVORS
+
+# Seconds per MB that planning starts from; a capture measures the machine's own.
+DEFAULT_ALPHA = 0.002
+
+
+class ImportSet(click.ParamType[tuple[str, ...]]):
+    """``numpy,pandas``: what one checkpoint imports, in order."""
+
+    name = "MODULE,…"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        try:
+            return parse_imports(value)
+        except PlanError as error:
+            self.fail(str(error), param, ctx)
+
+
+class PositiveSeconds(click.FloatRange):
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True)
+
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+flavor: Decorator = click.option(
+    "--flavor", type=click.Choice(FLAVORS), default="cpu", envvar="FLAVOR", show_default=True
+)
+alpha: Decorator = click.option(
+    "--alpha",
+    type=PositiveSeconds(),
+    default=DEFAULT_ALPHA,
+    envvar="READIE_ALPHA",
+    show_default=True,
+    help="Seconds per MB that size costs, until it is measured.",
+)
+timeout: Decorator = click.option(
+    "--timeout",
+    type=PositiveSeconds(),
+    default=120.0,
+    show_default=True,
+    help="Seconds that the import of one module may take.",
+)
+repeats: Decorator = click.option(
+    "--repeats",
+    type=click.IntRange(1, 100),
+    default=3,
+    show_default=True,
+    help="Processes that measure each module; their median counts.",
+)
+out: Decorator = click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="The generation's folder. It is replaced whole, and only by a complete one.",
+)

@@ -1,0 +1,124 @@
+"""The parts of writing a generation: the fitted line, the catalogue's items, the folder swap."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from readie_pipeline.capture.cataloguing import make_catalogue, provided
+from readie_pipeline.capture.digests import executor_digest
+from readie_pipeline.capture.fitting import fit_alpha
+from readie_pipeline.capture.staging import staged
+from readie_pipeline.errors import OutputError
+from readie_pipeline.measure.metadata import Measurement, Metadata
+from readie_pipeline.plan.plan import PlanEntry
+from readie_wire.catalogue import ResourceType, load_catalogue
+from readie_wire.catalogue import dump_catalogue as dump
+
+
+def test_alpha_is_the_slope_and_the_fixed_cost_does_not_distort_it() -> None:
+    fit = fit_alpha([0, 100, 200], [0.3, 0.5, 0.7])
+    assert (fit.alpha, fit.reason) == (0.002, "")
+    assert fit.floor_s == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "times", "reason"),
+    [
+        ([], [], "fewer than two sizes"),
+        ([60.0], [0.3], "fewer than two sizes"),
+        ([60.0, 60.0], [0.3, 0.5], "fewer than two sizes"),
+        ([0.0, 60.0], [0.5, 0.3], "larger checkpoints were not slower"),
+    ],
+)
+def test_alpha_is_not_made_up(sizes: list[float], times: list[float], reason: str) -> None:
+    fit = fit_alpha(sizes, times)
+    assert fit.alpha is None
+    assert reason in fit.reason
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 5_000), st.floats(0.001, 60)), min_size=2, unique_by=lambda p: p[0]
+    )
+)
+def test_a_fitted_alpha_is_positive_with_six_decimals(points: list[tuple[float, float]]) -> None:
+    fit = fit_alpha([size for size, _ in points], [seconds for _, seconds in points])
+    assert fit.floor_s >= 0
+    assert fit.alpha is None or fit.alpha == round(fit.alpha, 6) > 0
+
+
+def metadata() -> Metadata:
+    return Metadata(
+        python="3.11.7",
+        items={
+            "numpy": Measurement(0.1, 8.0, modules=("numpy",), distribution="numpy"),
+            "mine": Measurement(0.1, 1.0, modules=("mine",)),
+            "gone": Measurement(0.1, 1.0, modules=("gone",), distribution="gone"),
+            "model:gpt2": Measurement(3.0, 500.0, resource_type=ResourceType.MODEL),
+        },
+    )
+
+
+def test_only_what_a_distribution_here_provides_is_priced_and_resources_always_are() -> None:
+    here = provided(metadata(), {"numpy": "2.0.2"})
+    assert set(here.items) == {"numpy", "model:gpt2"}
+    assert here.distributions == {"numpy": "2.0.2"}
+
+
+def test_a_checkpoint_lists_what_it_was_told_and_what_it_holds() -> None:
+    entries = {"checkpoint_4": PlanEntry(("numpy", "mine"))}
+    here = provided(metadata(), {"numpy": "2.0.2"})
+    catalogue = make_catalogue(here, entries, flavor="cpu", alpha=0.002)
+    assert load_catalogue(dump(catalogue)) == catalogue
+    (one,) = catalogue.checkpoints
+    assert (one.id, one.canonical, one.items) == ("checkpoint_4", ("numpy", "mine"), ("numpy",))
+    assert one.size_mb == 8.0
+
+
+def test_a_staged_folder_appears_whole(tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "generation"
+    with staged(out) as draft:
+        (draft / "manifest.json").write_text("{}")
+        assert not out.exists()
+    assert (out / "manifest.json").read_text() == "{}"
+    assert [path.name for path in out.parent.iterdir()] == ["generation"]
+
+
+def test_an_error_while_staging_leaves_the_earlier_folder(tmp_path: Path) -> None:
+    out = tmp_path / "generation"
+    with staged(out) as draft:
+        (draft / "manifest.json").write_text("old")
+
+    def is_interrupted() -> None:
+        with staged(out) as draft:
+            (draft / "manifest.json").write_text("new")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        is_interrupted()
+    assert (out / "manifest.json").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["generation"]
+
+
+def test_an_output_that_is_no_folder_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path)
+    for out in (file, link):
+        with pytest.raises(OutputError, match="is no folder"), staged(out):
+            pass
+
+
+def test_an_output_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(OutputError, match="cannot write beside"), staged(file / "generation"):
+        pass
+
+
+def test_the_executor_has_one_digest() -> None:
+    assert executor_digest() == executor_digest()
+    assert len(executor_digest()) == 64
