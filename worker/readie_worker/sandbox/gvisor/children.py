@@ -1,0 +1,99 @@
+"""The processes that `runsc create` leaves behind become ours, so that we see how they end.
+
+A sandbox is a process of `runsc`'s that outlives the command which made it. Its parent then is the
+nearest subreaper: being that one tells its death at once and with the exit status, which neither
+`runsc wait` (0.1 to 1.7 s late, and silent when it comes too late) nor a poll can. It also keeps
+dead processes from piling up where the worker is the first process of a container.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from readie_worker.sandbox.errors import RuntimeUnavailableError
+from readie_worker.sandbox.gvisor.runsc import RunscError
+
+_PR_SET_CHILD_SUBREAPER = 36
+_COMMAND_NAME = b"(exe)"  # what runsc's own processes are called: they run /proc/self/exe
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """The two processes of one sandbox: the kernel that runs it, and its window on host files."""
+
+    kernel: int
+    gofer: int
+
+    @property
+    def all(self) -> tuple[int, int]:
+        return (self.kernel, self.gofer)
+
+
+class Children:
+    """Finds, awaits and buries the processes of this worker's sandboxes."""
+
+    def __init__(self) -> None:
+        self._awaited: set[int] = set()
+
+    def adopt_orphans(self) -> None:
+        """Become the parent of every process whose parent dies. Of no harm to other children."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+            reason = os.strerror(ctypes.get_errno())
+            raise RuntimeUnavailableError(f"this process cannot adopt sandboxes: {reason}")
+
+    def of(self, bundle: Path) -> Processes:
+        """The processes of the sandbox that `runsc create` has just made of `bundle`."""
+        option = f"--bundle={bundle}".encode()
+        found: dict[bytes, int] = {}
+        for pid in _children():
+            words = _read(f"/proc/{pid}/cmdline").split(b"\0")
+            if option in words:
+                found[words[0]] = pid
+        try:
+            processes = Processes(found[b"runsc-sandbox"], found[b"runsc-gofer"])
+        except KeyError as error:
+            raise RunscError(f"runsc create left no {error} process for {bundle.name}") from error
+        self._awaited.update(processes.all)
+        return processes
+
+    async def ended(self, pid: int) -> int:
+        """Until the process has ended; its wait status, for `os.waitstatus_to_exitcode`."""
+        loop = asyncio.get_running_loop()
+        descriptor = os.pidfd_open(pid)
+        over = asyncio.Event()
+        loop.add_reader(descriptor, over.set)
+        try:
+            await over.wait()
+        finally:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+        self._awaited.discard(pid)
+        return os.waitpid(pid, 0)[1]  # noqa: ASYNC222 - it is over
+
+    def bury(self) -> None:
+        """Collect what else of ended sandboxes has become ours: the hosts of their threads."""
+        for pid in _children():
+            stat = _read(f"/proc/{pid}/stat")
+            dead = stat.rpartition(b") ")[2].startswith(b"Z")
+            if pid not in self._awaited and dead and _COMMAND_NAME in stat:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+
+
+def _children() -> list[int]:
+    pids: list[int] = []
+    for task in Path("/proc/self/task").iterdir():
+        pids += map(int, _read(task / "children").split())
+    return pids
+
+
+def _read(path: str | Path) -> bytes:
+    """Empty when the process is gone meanwhile."""
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return b""

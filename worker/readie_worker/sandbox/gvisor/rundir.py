@@ -1,0 +1,113 @@
+"""The run directory of a sandbox: on a tmpfs, read-only inside, gone with the sandbox.
+
+It holds the listener the executor connects to, the ticket that tells a restored clone who it is,
+the name servers of today and the bundle that `runsc` reads.
+"""
+
+import asyncio
+import contextlib
+import json
+import secrets
+import shutil
+import socket
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from readie_worker.sandbox.errors import RuntimeUnavailableError
+from readie_worker.sandbox.gvisor.ocispec import RUN_DIR
+
+SOCKET_NAME = "executor.sock"
+SOCKET_INSIDE = f"{RUN_DIR}/{SOCKET_NAME}"
+TICKET_NAME = "ticket.json"
+ENTROPY_BYTES = 32
+TMPFS_SIZE = "64m"  # of all run directories together: sockets, specs and logs, a few kB each
+MOUNT_DEADLINE_S = 10.0
+
+
+class RunDir:
+    """One sandbox's folder.
+
+    ``shared`` is what the sandbox sees; ``bundle``, beside it, is the worker's and runsc's alone.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.shared = folder / "shared"
+        self.bundle = folder / "bundle"
+        # The executor is another user: it may enter and read, and write nowhere.
+        self.shared.mkdir(parents=True)
+        self.shared.chmod(0o755)
+        self.bundle.mkdir()
+        self._listener: socket.socket | None = None
+
+    def write_spec(self, spec: Mapping[str, Any]) -> None:
+        (self.bundle / "config.json").write_text(json.dumps(spec))
+
+    def write_resolver(self, text: str) -> None:
+        path = self.shared / "resolv.conf"
+        path.write_text(text)
+        path.chmod(0o644)
+
+    def write_ticket(self, clone: str, **more: object) -> None:
+        """What a restored process waits for; written whole, then put in place."""
+        ticket = {"clone": clone, "entropy": secrets.token_hex(ENTROPY_BYTES), **more}
+        draft = self.bundle / TICKET_NAME
+        draft.write_text(json.dumps(ticket))
+        draft.chmod(0o644)
+        draft.replace(self.shared / TICKET_NAME)
+
+    def listen(self) -> None:
+        """Be reachable before the executor looks for us."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.setblocking(False)
+        path = self.shared / SOCKET_NAME
+        listener.bind(str(path))
+        path.chmod(0o666)
+        listener.listen(1)
+        self._listener = listener
+
+    async def accept(self) -> socket.socket:
+        """The executor's one connection; then nobody can connect any more."""
+        if self._listener is None:
+            raise RuntimeError("accept comes after listen, once")
+        connection, _ = await asyncio.get_running_loop().sock_accept(self._listener)
+        connection.setblocking(False)
+        self.stop_listening()
+        return connection
+
+    def stop_listening(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        with contextlib.suppress(FileNotFoundError):
+            (self.shared / SOCKET_NAME).unlink()
+
+    def remove(self) -> None:
+        self.stop_listening()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def mount_tmpfs(folder: Path) -> None:
+    """Put a tmpfs on `folder` unless one is there. Raises `RuntimeUnavailableError`."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if folder.is_mount():
+        return
+    options = f"nosuid,nodev,noexec,mode=0700,size={TMPFS_SIZE}"
+    command = ["mount", "-t", "tmpfs", "-o", options, "readie-run", str(folder)]
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=MOUNT_DEADLINE_S
+    )
+    if done.returncode != 0:
+        raise RuntimeUnavailableError(
+            f"cannot mount a tmpfs on {folder}: {done.stderr.strip()}; "
+            "run the worker as root with the right to mount"
+        )
+
+
+def unmount_tmpfs(folder: Path) -> None:
+    """Take it off again; lazily, since a dying sandbox may still hold it."""
+    if folder.is_mount():
+        command = ["umount", "--lazy", str(folder)]
+        subprocess.run(command, check=False, capture_output=True, timeout=MOUNT_DEADLINE_S)
