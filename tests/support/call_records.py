@@ -1,0 +1,38 @@
+"""Calls as the tests of the store, the gateway and the worker need them."""
+
+from typing import Any
+
+from readie_wire.envelope import CallKind
+from readie_wire.keys import new_call_id
+from readie_wire.lifecycle import State
+from readie_wire.outcome import Encoding, ErrorInfo, ErrorKind, Outcome, Receipt
+from readie_wire.records import CallRecord, Choice
+
+MEMORY = 1 << 30
+OPTIONS = {"timeout": 60.0, "memory": MEMORY}
+CHOICE = Choice(generation="20260101t000000-0a1b2c3d", checkpoint="checkpoint_1")
+CHECKPOINT_KEY = "20260101t000000-0a1b2c3d/checkpoint_1"
+
+SUCCESS = Outcome(ok=True, receipt=Receipt(call_id=""), encoding=Encoding.JSON, size=1)
+FAILURE = Outcome(
+    ok=False,
+    receipt=Receipt(call_id=""),
+    error=ErrorInfo(kind=ErrorKind.EXCEPTION, type="ValueError", message="no"),
+)
+
+
+def new_record(**changes: Any) -> CallRecord:
+    """A queued call of token ``default`` on ``cpu``, with an id of its own."""
+    fields: dict[str, Any] = {
+        "call_id": new_call_id(),
+        "state": State.QUEUED,
+        "token": "default",
+        "flavor": "cpu",
+        "kind": CallKind.PICKLE,
+        "function": "work.py::fn",
+        "python": "3.11",
+        "options": OPTIONS,
+        "choice": CHOICE,
+        "payload": b"payload",
+    }
+    return CallRecord(**{**fields, **changes})
