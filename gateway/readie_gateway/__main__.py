@@ -1,7 +1,9 @@
 """``python -m readie_gateway``: reads the environment, composes the gateway and serves it."""
 
 import logging
+import signal
 import sys
+from types import FrameType
 
 from readie_gateway.app import create_app
 from readie_gateway.auth import InvalidTokenFileError, read_tokens
@@ -53,8 +55,14 @@ def main() -> int:
     log.info("listening on %s as %s", address(listener), services.board.boot)
     if settings.exposed:
         log.warning("reachable from other machines: calls run on workers that isolate them only")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _leave)  # uvicorn shuts down first, then raises the signal anew
     server.run(sockets=[listener])
     return 0 if server.started else 1
+
+
+def _leave(_number: int, _frame: FrameType | None) -> None:
+    sys.exit(0)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,149 @@
+"""A whole Readie of real processes: gateway and workers as an operator starts them, on one Redis."""
+
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+START_DEADLINE_S = 60.0
+STOP_DEADLINE_S = 45.0
+POLL_S = 0.05
+
+
+@dataclass
+class Stack:
+    """``url`` and ``token`` are what a client needs; ``folder`` holds everything it writes.
+
+    ``gateway`` and ``workers`` are its processes, for tests that stop or kill one. `start_worker`
+    and `start_gateway` add one; extra settings are environment variables.
+    """
+
+    url: str
+    token: str
+    folder: Path
+    environment: dict[str, str]
+    gateway: subprocess.Popen[bytes] | None = None
+    workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def start_gateway(self, **settings: str) -> subprocess.Popen[bytes]:
+        """Start it and wait until it answers."""
+        self.gateway = self._start("readie_gateway", "gateway.log", settings)
+        self.until("the gateway answers", lambda: self.get("/healthz") is not None)
+        return self.gateway
+
+    def start_worker(self, **settings: str) -> subprocess.Popen[bytes]:
+        """Start one and wait until the gateway lists one more."""
+        before = len(self.worker_records())
+        worker = self._start("readie_worker", f"worker-{len(self.workers)}.log", settings)
+        self.workers.append(worker)
+        self.until("the worker is listed", lambda: len(self.worker_records()) > before)
+        return worker
+
+    def worker_records(self) -> list[dict[str, Any]]:
+        answer = self.get("/v1/workers")
+        return [] if answer is None else list(answer["workers"])
+
+    def prices_a_generation(self) -> bool:
+        answer = self.get("/v1/generations")
+        return answer is not None and any(held["priced"] for held in answer["generations"])
+
+    def get(self, path: str) -> Any:
+        """The JSON (or text) at a path; None while nothing answers there or it answers an error."""
+        request = urllib.request.Request(
+            self.url + path, headers={"Authorization": f"Bearer {self.token}"}
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=5) as answer:
+                body = answer.read().decode()
+        except (OSError, urllib.error.HTTPError):
+            return None
+        return json.loads(body) if body.startswith(("{", "[")) else body
+
+    def until(self, what: str, holds: Callable[[], bool]) -> None:
+        """Wait until ``holds()``; a process that ends meanwhile, or the deadline, is a failure."""
+        deadline = time.monotonic() + START_DEADLINE_S
+        while not holds():
+            ended = [process.args for process in self._processes() if process.poll() is not None]
+            assert not ended, f"before {what}, {ended} ended:\n{self.logs()}"
+            assert time.monotonic() < deadline, f"not in time: {what}\n{self.logs()}"
+            time.sleep(POLL_S)
+
+    def logs(self) -> str:
+        return "\n".join(
+            f"--- {file.name}\n{file.read_text(errors='replace')}"
+            for file in sorted(self.folder.glob("*.log"))
+        )
+
+    def stop(self) -> None:
+        """Workers first, as `readie up` does: they settle their calls, then the gateway ends."""
+        for process in (*self.workers, *filter(None, [self.gateway])):
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(timeout=STOP_DEADLINE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                raise
+
+    def _processes(self) -> list[subprocess.Popen[bytes]]:
+        return [*self.workers, *filter(None, [self.gateway])]
+
+    def _start(self, module: str, log: str, settings: dict[str, str]) -> subprocess.Popen[bytes]:
+        with (self.folder / log).open("ab") as output:
+            return subprocess.Popen(
+                [sys.executable, "-m", module],
+                env={**self.environment, **settings},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+
+
+@contextmanager
+def running_stack(
+    redis_url: str, folder: Path, *, generations: Path | None = None, **settings: str
+) -> Iterator[Stack]:
+    """A gateway and one fork worker that end with the block; ``settings`` are for both."""
+    token = secrets.token_urlsafe(16)
+    (folder / "token").write_text(token + "\n")
+    port = _free_port()
+    environment = {
+        **{name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ},
+        "READIE_REDIS_URL": redis_url,
+        "READIE_PORT": str(port),
+        "READIE_TOKEN_FILE": str(folder / "token"),
+        "READIE_DATA_DIR": str(folder),
+        "READIE_BLOB_URL": (folder / "objects").as_uri(),
+        "READIE_RUNTIME": "fork",
+        "READIE_SLOTS": "2",
+        **({"READIE_GENERATIONS_DIR": str(generations)} if generations else {}),
+        **settings,
+    }
+    stack = Stack(f"http://127.0.0.1:{port}", token, folder, environment)
+    try:
+        stack.start_gateway()
+        stack.start_worker()
+        if generations:
+            stack.until("the generation is priced", stack.prices_a_generation)
+        yield stack
+    finally:
+        stack.stop()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
