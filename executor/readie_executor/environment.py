@@ -10,6 +10,7 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # Names with which the executor itself is started; they say nothing to the function.
 _OWN_NAMES = ("READIE_", "EXECUTOR_")
+_LOCALE_NAMES = ("LC_ALL", "LC_CTYPE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,16 @@ class Surroundings:
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    """What whoever started the executor meant for the calls: all but the executor's own names."""
-    return {name: value for name, value in environment.items() if not name.startswith(_OWN_NAMES)}
+    """What whoever started the executor meant for the calls.
+
+    Left out are the executor's own names, and the locale's: LANG decides, while the interpreter sets
+    LC_CTYPE by itself when it is started without any.
+    """
+    return {
+        name: value
+        for name, value in environment.items()
+        if not name.startswith(_OWN_NAMES) and name not in _LOCALE_NAMES
+    }
 
 
 def replace_environment(variables: Mapping[str, str]) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
@@ -48,10 +49,11 @@ def pickled(error: BaseException, dumps: Callable[[Any], bytes]) -> bytes:
 
 
 def clean(text: str, limit: int) -> str:
-    """Text that every UTF-8 encoder takes, at most ``limit`` characters, ends kept."""
+    """Text that every UTF-8 encoder takes, about ``limit`` characters of it, both ends kept."""
     if len(text) > limit:
         half = limit // 2
-        text = f"{text[:half]}\n… {len(text) - 2 * half} characters left out …\n{text[-half:]}"
+        cut = len(text) - 2 * half
+        text = f"{text[:half]}\n… {cut} characters left out …\n{text[half + cut :]}" if half else ""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -154,8 +156,6 @@ def exit_code(error: SystemExit) -> int:
 
 def _traceback_text(error: BaseException) -> str:
     """This error's own frames and last lines; its causes are described by themselves."""
-    import traceback  # only a call that fails pays for it
-
     try:
         lines = traceback.format_exception(
             type(error), error, _without_own_frames(error.__traceback__), chain=False
