@@ -1,7 +1,8 @@
 """The connection to Redis or Valkey: how it is made, and its errors in our words."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from redis import exceptions
@@ -34,7 +35,9 @@ def connect(url: str) -> Redis:
         **keepalive,
         protocol=2,  # RESP3 over a unix socket raises in some releases of the client
         socket_connect_timeout=CONNECT_TIMEOUT_S,
-        socket_timeout=ANSWER_TIMEOUT_S,
+        # `translated` bounds each step as a whole. The client's own timeout waits with `wait_for`,
+        # which loses a cancellation that meets an answer (before Python 3.12) and costs a task.
+        socket_timeout=None,
         max_connections=MAX_CONNECTIONS,
         retry=Retry(
             ExponentialBackoff(cap=LONGEST_PAUSE_S, base=FIRST_PAUSE_S),
@@ -45,13 +48,21 @@ def connect(url: str) -> Redis:
     return client
 
 
-@contextmanager
-def translated() -> Iterator[None]:
-    """Raise `StoreUnavailableError` for whatever the client raises inside the block."""
+@asynccontextmanager
+async def translated() -> AsyncIterator[None]:
+    """Raise `StoreUnavailableError` for whatever the client raises inside the block, or its slowness.
+
+    A command that is given up this way, or cancelled, closes its connection: an answer that comes
+    late is never taken for that of another command.
+    """
     try:
-        yield
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            yield
     except exceptions.RedisError as error:
         raise StoreUnavailableError(_reason(error), str(error)) from error
+    except TimeoutError as error:
+        detail = f"no answer within {ANSWER_TIMEOUT_S:g} s"
+        raise StoreUnavailableError("timeout", detail) from error
     except OSError as error:
         raise StoreUnavailableError("unreachable", str(error)) from error
 

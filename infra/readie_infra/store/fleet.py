@@ -40,7 +40,7 @@ class Fleet:
 
     async def health(self) -> Health:
         """Ask the server how it is. Raises `StoreUnavailableError` when it does not answer."""
-        with translated():
+        async with translated():
             info: dict[str, Any] = await self._steps.client.info("everything")
         eviction = str(info.get("maxmemory_policy", ""))
         limit, used = int(info.get("maxmemory", 0)), int(info.get("used_memory", 0))

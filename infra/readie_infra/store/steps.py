@@ -48,7 +48,7 @@ class Steps:
 
         A server that does not know the script (restarted, or its cache flushed) is given it.
         """
-        with translated():
+        async with translated():
             try:
                 return await self.client.evalsha(self._digests[name], 0, self._prefix, *arguments)
             except NoScriptError:

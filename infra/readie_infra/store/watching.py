@@ -38,7 +38,7 @@ class Watching:
 
     async def known(self, call_ids: Sequence[str]) -> set[str]:
         """Those of the calls that still have a record."""
-        with translated():
+        async with translated():
             pipeline = self._steps.client.pipeline(transaction=False)
             for call_id in call_ids:
                 pipeline.exists(self._keys.call(call_id))
@@ -89,7 +89,7 @@ class Watching:
     ) -> dict[str, _Entries]:
         block = milliseconds(min(block_s, LONGEST_BLOCK_S))
         wanted: dict[Any, Any] = dict(streams)
-        with translated():
+        async with translated():
             answer: Any = await self._steps.client.xread(wanted, count=count, block=block)
         return {name.decode(): entries for name, entries in answer or []}
 
