@@ -13,9 +13,9 @@ from packaging.utils import canonicalize_name
 from support.repository import PACKAGES, ROOT, imported_names, module_names, package_files
 from support.repository import third_party as third_party_of
 
-# Which set of dependencies in pyproject.toml each package is installed with; None is the base.
+# Which extra in pyproject.toml each package is installed with, on top of the base.
 INSTALLED_WITH = {
-    "readie": None,
+    "readie": "embedded",
     "readie_infra": "infra",
     "readie_gateway": "gateway",
     "readie_worker": "worker",
