@@ -1,0 +1,97 @@
+"""The ``readie`` command. What a subcommand needs is imported when it runs."""
+
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from readie_wire.http import DEFAULT_PORT
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="readie")
+def main() -> None:
+    """Run Python functions on workers that have already imported what they need."""
+
+
+@main.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=DEFAULT_PORT,
+    show_default=True,
+    help="Port to listen on; 0 takes a free one.",
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where queue, results, token and logs are kept.  [default: the user's data folder]",
+)
+@click.option(
+    "--generations",
+    type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
+    help="A generation, or a folder with one for each flavor.",
+)
+@click.option(
+    "--runtime",
+    type=click.Choice(["auto", "gvisor", "fork"]),
+    default="auto",
+    show_default=True,
+    help="How calls are isolated.",
+)
+@click.option(
+    "--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Worker processes."
+)
+@click.option(
+    "--slots",
+    type=click.IntRange(1, 1024),
+    help="Calls at a time of each worker.  [default: cores]",
+)
+def up(
+    host: str,
+    port: int,
+    data_dir: Path | None,
+    generations: Path | None,
+    runtime: Literal["auto", "gvisor", "fork"],
+    workers: int,
+    slots: int | None,
+) -> None:
+    """Start Readie on this machine: gateway, queue and workers. Ctrl-C stops all of it."""
+    from readie._cli.up import Wish, bring_up
+
+    bring_up(Wish(host, port, data_dir, generations, runtime, workers, slots))
+
+
+@main.command()
+@click.argument("target", metavar="SCRIPT.PY::FUNCTION")
+@click.option(
+    "--arg", "args", multiple=True, metavar="NAME=VALUE", help="An argument; JSON or text."
+)
+@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Such as memory=2G.")
+def run(target: str, args: tuple[str, ...], options: tuple[str, ...]) -> None:
+    """Run a function of a script remotely and print its result."""
+    from readie._cli.running import run_target
+
+    run_target(target, args, options)
+
+
+@main.command()
+@click.argument("target", metavar="SCRIPT.PY::FUNCTION")
+@click.option(
+    "--arg", "args", multiple=True, metavar="NAME=VALUE", help="An argument; JSON or text."
+)
+@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Such as memory=2G.")
+def explain(target: str, args: tuple[str, ...], options: tuple[str, ...]) -> None:
+    """Show what a call would need and what each checkpoint would cost, without running it."""
+    from readie._cli.running import explain_target
+
+    explain_target(target, args, options)
+
+
+@main.command()
+def doctor() -> None:
+    """Tell what this machine can do, what is missing, and how to get it."""
+    from readie._cli.doctor import examine
+
+    examine()

@@ -1,0 +1,223 @@
+"""``readie up``: starts queue, gateway and workers, keeps them running, and stops them in order."""
+
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import click
+
+from readie import _settings
+from readie._cli import valkey
+from readie._cli.children import Child
+from readie._cli.data_folder import DataFolder
+from readie._client import Client
+from readie._errors import ReadieError
+
+START_S = 60.0  # for each part; a busy machine needs a few
+POLL_S = 0.05
+WATCH_S = 0.5  # between looks at whether all children are alive
+# Workers let running calls end (30 s by default), then the gateway tells its clients.
+STOP_S = 45.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the command line asks for."""
+
+    host: str
+    port: int
+    data_dir: Path | None
+    generations: Path | None
+    runtime: str
+    workers: int
+    slots: int | None
+
+
+class _Stopped(BaseException):
+    """SIGINT or SIGTERM came."""
+
+
+def bring_up(wish: Wish) -> None:
+    """Run until a signal comes. Raises `click.ClickException` when a part does not come up."""
+    port = _free_port(wish.host, wish.port)
+    server = valkey.require_server()
+    folder = DataFolder(wish.data_dir)
+    folder.acquire()
+    signal.signal(signal.SIGINT, _stop)
+    signal.signal(signal.SIGTERM, _stop)
+    supervisor = _Supervisor(folder, wish, server, port)
+    try:
+        supervisor.start()
+        folder.announce(supervisor.url)
+        supervisor.tell()
+        supervisor.watch()
+    except _Stopped:
+        click.echo("stopping: workers, gateway, queue (once more to stop at once)")
+    finally:
+        supervisor.stop()
+        folder.withdraw()
+        folder.release()
+
+
+class _Supervisor:
+    def __init__(self, folder: DataFolder, wish: Wish, server: valkey.Server, port: int) -> None:
+        self._folder = folder
+        self._wish = wish
+        self._server = server
+        self._socket = valkey.socket_path(folder.folder("valkey"))
+        self._children: list[Child] = []
+        visible = "127.0.0.1" if wish.host in {"0.0.0.0", "::"} else wish.host  # noqa: S104 - compared
+        self.url = f"http://{f'[{visible}]' if ':' in visible else visible}:{port}"
+        self._port = port
+        self._token = folder.ensure_token()
+
+    def start(self) -> None:
+        """Each part when the one it needs is there."""
+        command = valkey.command(self._server, self._folder.folder("valkey"), self._socket)
+        queue = self._add("queue", command, {})
+        self._until("the queue", lambda: valkey.answers(self._socket), queue)
+        gateway = self._add("gateway", [sys.executable, "-m", "readie_gateway"], self._settings())
+        # By itself and not by what it serves: without a worker it is not ready.
+        self._until("the gateway", lambda: self._workers() is not None, gateway)
+        workers = []
+        for number in range(1, self._wish.workers + 1):
+            name = "worker" if self._wish.workers == 1 else f"worker {number}"
+            data = self._folder.folder("workers", str(number))
+            settings = self._settings() | {"READIE_DATA_DIR": str(data)}
+            workers.append(self._add(name, [sys.executable, "-m", "readie_worker"], settings))
+        count = len(workers)
+        self._until("the workers", lambda: len(self._workers() or ()) >= count, *workers)
+
+    def tell(self) -> None:
+        """What a person needs to know to use it."""
+        workers = self._workers() or [{}]
+        runtime = workers[0].get("runtime", "unknown")
+        why = "; ".join(workers[0].get("notes", ()))
+        generations = {
+            facts["generation"]: len(facts["checkpoints"])
+            for worker in workers
+            for facts in worker.get("generations", ())
+        }
+        held = ", ".join(f"{name} ({count} checkpoints)" for name, count in generations.items())
+        slots = sum(worker.get("slots", 0) for worker in workers)
+        click.echo(f"Readie is running at {self.url}")
+        for label, text in (
+            ("token", f"in {self._folder.token_file}"),
+            ("runtime", why if why.startswith(runtime) else f"{runtime} {why}"),
+            ("workers", f"{len(workers)} with {slots} slots"),
+            ("checkpoints", held or "none: every call imports for itself; see --generations"),
+            ("queue", str(self._server)),
+            ("data", str(self._folder.path)),
+        ):
+            click.echo(f"  {label:<12} {text}")
+        click.echo("Python on this machine finds it by itself. Ctrl-C stops it.")
+
+    def watch(self) -> None:
+        """Keep every child running. Raises `click.ClickException` for one that keeps ending."""
+        while True:
+            time.sleep(WATCH_S)
+            for child in self._children:
+                if child.has_ended() and child.is_due():
+                    if not child.may_restart():
+                        raise click.ClickException(child.last_words())
+                    click.echo(f"starting again: {child.last_words().splitlines()[0]}", err=True)
+                    child.start()
+
+    def stop(self) -> None:
+        """Workers finish and store what runs, then the gateway tells its clients, then the queue
+        writes its file. Another signal meanwhile kills what is left."""
+        try:
+            workers = [child for child in self._children if child.name.startswith("worker")]
+            for child in workers:
+                child.ask_to_stop()
+            for child in workers:
+                child.wait(STOP_S)
+            for child in reversed(self._children[:2]):
+                child.ask_to_stop()
+                child.wait(STOP_S)
+        except _Stopped:
+            for child in self._children:
+                child.kill()
+        if self._socket.parent.name.startswith("readie-"):
+            shutil.rmtree(self._socket.parent, ignore_errors=True)
+
+    def _add(self, name: str, command: list[str], settings: dict[str, str]) -> Child:
+        environment = _settings.environment() | settings
+        environment.pop("READIE_AUTH_TOKEN", None)  # theirs is the token file
+        log = self._folder.folder("logs") / f"{name.replace(' ', '-')}.log"
+        log.unlink(missing_ok=True)
+        child = Child(name, command, environment, log)
+        self._children.append(child)
+        child.start()
+        return child
+
+    def _settings(self) -> dict[str, str]:
+        wish = self._wish
+        settings = {
+            "READIE_REDIS_URL": f"unix://{self._socket}?db=0",
+            "READIE_BLOB_URL": self._folder.folder("objects").as_uri(),
+            "READIE_TOKEN_FILE": str(self._folder.token_file),
+            "READIE_HOST": wish.host,
+            "READIE_PORT": str(self._port),
+            "READIE_RUNTIME": wish.runtime,
+        }
+        if wish.generations is not None:
+            settings["READIE_GENERATIONS_DIR"] = str(wish.generations)
+        if wish.slots is not None:
+            settings["READIE_SLOTS"] = str(wish.slots)
+        return settings
+
+    def _workers(self) -> list[dict[str, Any]] | None:
+        """What the gateway says; None while it does not answer."""
+        try:
+            with socket.create_connection((_dialled(self._wish.host), self._port), 1):
+                pass
+            with Client(self.url, self._token) as client:
+                return client.workers()
+        except (OSError, ReadieError):
+            return None
+
+    def _until(self, what: str, holds: Callable[[], bool], *children: Child) -> None:
+        deadline = time.monotonic() + START_S
+        while not holds():
+            for child in children:
+                if child.has_ended():
+                    raise click.ClickException(f"{what} did not come up: {child.last_words()}")
+            if time.monotonic() > deadline:
+                raise click.ClickException(
+                    f"{what} did not come up within {START_S:g} s; see {self._folder.path / 'logs'}"
+                )
+            time.sleep(POLL_S)
+
+
+def _free_port(host: str, port: int) -> int:
+    """``port``, or a free one for 0. Raises `click.ClickException` when it is taken."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            found: int = probe.getsockname()[1]
+            return found
+    except OSError as error:
+        raise click.ClickException(
+            f"cannot listen on {host} port {port} ({error.strerror or error}); choose another port "
+            "with --port N, or --port 0 for any free one"
+        ) from error
+
+
+def _dialled(host: str) -> str:
+    return "127.0.0.1" if host in {"0.0.0.0", "::"} else host  # noqa: S104 - compared
+
+
+def _stop(_number: int, _frame: FrameType | None) -> None:
+    raise _Stopped
