@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from readie_infra.store import CallStore, Offer
 from readie_wire.envelope import CallKind
 from readie_wire.keys import new_call_id
 from readie_wire.lifecycle import State
@@ -36,3 +37,35 @@ def new_record(**changes: Any) -> CallRecord:
         "payload": b"payload",
     }
     return CallRecord(**{**fields, **changes})
+
+
+async def enqueue(store: CallStore, record: CallRecord | None = None, **changes: Any) -> CallRecord:
+    """Put a call into the store as a gateway does; answers its record."""
+    record = record or new_record()
+    arguments: dict[str, Any] = {
+        "idempotency": None,
+        "queue_timeout": 30.0,
+        "gateway": None,
+        "queue_limit": 1_000,
+    }
+    assert (await store.enqueue(record, **{**arguments, **changes})).created
+    return record
+
+
+def offer(**changes: Any) -> Offer:
+    """A worker with room for anything."""
+    fields: dict[str, Any] = {
+        "worker": "worker-a",
+        "flavor": "cpu",
+        "slots": 1,
+        "memory_free": 64 << 30,
+        "exposed_ok": True,
+    }
+    return Offer(**{**fields, **changes})
+
+
+async def take(store: CallStore, **changes: Any) -> CallRecord:
+    """What a worker gets; fails the test when that is nothing."""
+    record = await store.take(offer(**changes))
+    assert record is not None
+    return record

@@ -6,7 +6,7 @@
 --   held:{worker}   hash   call id → ticket, so that a repeated take finds what it was given
 --   due             zset   when the lease lapses, or the running call is lost
 -- ARGV 2 worker, 3 flavor, 4 free memory, 5 exposed calls too ('1'), 6 lease ms, 7 lost grace ms,
--- 8 ticket, 9 asked before ('1'), 10… checkpoint keys of sandboxes that are ready.
+-- 8 ticket, 9… checkpoint keys of sandboxes that are ready.
 -- Answers the id and the fields of the call, or nil.
 local TOKENS = 16 -- bounds one take: at most 16 tokens × 2 streams × 8 entries
 local ENTRIES = 8
@@ -14,13 +14,11 @@ local COST = 1 -- virtual time of one call
 
 local worker, flavor, memory_free, exposed_ok = ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 local ready = {}
-for i = 10, #ARGV do ready[ARGV[i]] = true end
+for i = 9, #ARGV do ready[ARGV[i]] = true end
 
-if ARGV[9] == '1' then
-  local held = redis.call('HGETALL', held_key(worker))
-  for i = 1, #held, 2 do
-    if held[i + 1] == ARGV[8] then return {held[i], redis.call('HGETALL', call_key(held[i]))} end
-  end
+local held = redis.call('HGETALL', held_key(worker)) -- at most one call a slot
+for i = 1, #held, 2 do
+  if held[i + 1] == ARGV[8] then return {held[i], redis.call('HGETALL', call_key(held[i]))} end
 end
 
 local function take(call, stream, entry, token, due, choice)

@@ -47,7 +47,6 @@ class Holding:
                 await self.finish(call_id, offer.worker, attempt, State.FAILED, outcome)
 
     async def _take(self, offer: Offer) -> tuple[bytes, list[bytes]] | None:
-        asked_before = offer.worker in self._open_tickets
         ticket = self._open_tickets.pop(offer.worker, None) or secrets.token_hex(8)
         try:
             found: tuple[bytes, list[bytes]] | None = await self._steps.run(
@@ -59,7 +58,6 @@ class Holding:
                 milliseconds(self._limits.lease_s),
                 milliseconds(self._limits.lost_grace_s),
                 ticket,
-                "1" if asked_before else "0",
                 *offer.ready,
             )
         except StoreUnavailableError:

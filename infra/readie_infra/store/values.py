@@ -92,11 +92,18 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Wakeup:
-    """Why a waiting worker woke: orders, the bell, or (neither) because its time was over."""
+    """Why a waiting worker woke: orders, the bell, or (neither) because its time was over.
+
+    ``bells`` is how often the bell rang since the last wait; more than a few are not counted.
+    """
 
     orders: Sequence[Order]
-    rang: bool
+    bells: int
     cursor: Cursor
+
+    @property
+    def rang(self) -> bool:
+        return self.bells > 0
 
 
 @dataclass(frozen=True, slots=True)

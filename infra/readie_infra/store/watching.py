@@ -77,7 +77,7 @@ class Watching:
         orders, rung = heard.get(control, []), heard.get(bell, [])
         return Wakeup(
             orders=[_order(fields[b"order"]) for _, fields in orders],
-            rang=bool(rung),
+            bells=len(rung),
             cursor=Cursor(
                 control=orders[-1][0].decode() if orders else cursor.control,
                 bell=rung[-1][0].decode() if rung else cursor.bell,

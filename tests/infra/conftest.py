@@ -1,0 +1,27 @@
+"""A store on each real server, and the calls to put into it."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from readie_infra.connecting import connect
+from readie_infra.store import CallStore, Limits
+from support.redis_servers import RedisServer
+
+SHORT = Limits(lease_s=0.2, lost_grace_s=0.1, cancel_grace_s=0.1, max_leases=2)
+
+
+@pytest.fixture
+async def store(each_redis: RedisServer) -> AsyncIterator[CallStore]:
+    """An empty store with the usual limits, on Valkey and on Redis."""
+    opened = CallStore(connect(each_redis.socket_url))
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def short_store(each_redis: RedisServer) -> AsyncIterator[CallStore]:
+    """The same with leases and graces of a fraction of a second."""
+    opened = CallStore(connect(each_redis.socket_url), limits=SHORT)
+    yield opened
+    await opened.close()
