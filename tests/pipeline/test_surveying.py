@@ -1,18 +1,20 @@
 """Measuring real modules in real processes: what they load, what they cost, how they fail."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from readie_pipeline.errors import MeasureError
 from readie_pipeline.measure.interpreter import INVENTORY, PROBE, Interpreter, network_off
+from readie_pipeline.measure.inventory import Inventory
+from readie_pipeline.measure.journal import JournalledProber
 from readie_pipeline.measure.metadata import Metadata, dump_metadata, load_metadata
-from readie_pipeline.measure.surveying import SurveyOptions, dependencies_of, survey, units_in
+from readie_pipeline.measure.probing import Answer, LocalProber, ProbeRequest
+from readie_pipeline.measure.surveying import dependencies_of, survey, units_in
 from support.made_up_packages import Environment
 
-ONCE = SurveyOptions(timeout=30, repeats=1)
 MEGABYTES = "ballast = [bytes(1000) + str(n).encode() for n in range({thousands} * 1000)]\n"
 
 
@@ -20,8 +22,11 @@ def all_of(names: Sequence[str], _: str) -> Iterable[str]:
     return names
 
 
-def measure(interpreter: Interpreter, *names: str, options: SurveyOptions = ONCE) -> Metadata:
-    return survey(interpreter, names, options, all_of)
+def measure(
+    interpreter: Interpreter, *names: str, timeout: float = 30, excluded: Sequence[str] = ()
+) -> Metadata:
+    prober = LocalProber(interpreter, timeout, all_of)
+    return survey(names, prober, Inventory.take(interpreter), repeats=1, excluded=excluded)
 
 
 @pytest.fixture
@@ -126,7 +131,7 @@ def test_one_bad_package_does_not_stop_the_others(
 ) -> None:
     environment.install("bad", "1", {"bad.py": source})
     environment.install("good", "1", {"good.py": ""})
-    found = measure(interpreter(), "bad", "good", options=SurveyOptions(timeout=2, repeats=1))
+    found = measure(interpreter(), "bad", "good", timeout=2)
     assert set(found.items) == {"good"}
     assert reason in found.failures["bad"]
 
@@ -189,7 +194,7 @@ def is_running(pid: int) -> bool:
 
 def test_an_interpreter_that_does_not_work_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(MeasureError, match="no-such-python"):
-        survey(Interpreter(tmp_path, Path("/no-such-python")), ["json"], ONCE, all_of)
+        Inventory.take(Interpreter(tmp_path, Path("/no-such-python")))
 
 
 def test_the_network_can_be_taken_away(interpreter: Callable[[], Interpreter]) -> None:
@@ -234,3 +239,70 @@ def test_modules_belong_to_the_package_that_is_imported(
 def test_dependencies_come_before_what_needs_them() -> None:
     found = dependencies_of({"c": ["c", "b", "a"], "b": ["b", "a"], "a": ["a", "x.y"]})
     assert found == {"c": ["a", "b"], "b": ["a"], "a": []}
+
+
+def test_excluded_packages_are_not_imported_by_themselves(shop: Interpreter) -> None:
+    metadata = measure(shop, "top", "top.sub", "base.more", excluded=["base", "top.sub"])
+    assert set(metadata.items) == {"top"}
+    assert metadata.failures == {}
+
+
+def test_the_packages_of_an_environment_are_listed(
+    shop: Interpreter, environment: Environment
+) -> None:
+    environment.install(
+        "cloud-one", "1", {"cloud/one/__init__.py": "", "cloud/one/x.py": "", "tests/a.py": ""}
+    )
+    inventory = Inventory.take(shop)
+    assert inventory.packages == {"base", "top", "cloud.one"}
+    assert inventory.existing(["base.more.thing", "top.attribute", "cloud", "torch.nn"]) == {
+        "base.more.thing": "base.more",
+        "top.attribute": "top",
+    }
+
+
+def test_an_interrupted_run_goes_on_where_it_was(shop: Interpreter, tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    inventory = Inventory.take(shop)
+    asked: list[str] = []
+
+    class StopsAfterTwo(LocalProber):
+        def __call__(
+            self, requests: Sequence[ProbeRequest], doing: str
+        ) -> Iterator[tuple[ProbeRequest, Answer]]:
+            for request, answer in super().__call__(requests, doing):
+                if len(asked) == 2:
+                    raise KeyboardInterrupt
+                asked.append(request.module)
+                yield request, answer
+
+    def run(kind: type[LocalProber]) -> Metadata:
+        prober = JournalledProber(kind(shop, 30, all_of), journal, inventory.fingerprint())
+        return survey(["top", "nowhere"], prober, inventory, repeats=2)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(StopsAfterTwo)
+    with journal.open("a") as file:
+        file.write('["half a li')
+    lines = journal.read_text().count("\n")
+    assert lines == 1 + 2
+    for _ in range(2):
+        resumed = run(LocalProber)
+        assert set(resumed.items) == {"base", "top"}
+        assert set(resumed.failures) == {"nowhere"}
+
+
+def test_a_journal_of_another_environment_is_not_believed(
+    shop: Interpreter, environment: Environment, tmp_path: Path
+) -> None:
+    journal = tmp_path / "journal"
+
+    def run() -> Metadata:
+        inventory = Inventory.take(shop)
+        prober = LocalProber(shop, 30, all_of)
+        journalled = JournalledProber(prober, journal, inventory.fingerprint())
+        return survey(["extra"], journalled, inventory, repeats=1)
+
+    assert run().items == {}
+    environment.install("extra", "1", {"extra.py": ""})
+    assert set(run().items) == {"extra"}

@@ -17,8 +17,10 @@ from readie_pipeline.commands import options
 from readie_pipeline.console import Terminal
 from readie_pipeline.errors import PipelineError
 from readie_pipeline.measure.interpreter import Interpreter, network_off
+from readie_pipeline.measure.inventory import Inventory
 from readie_pipeline.measure.metadata import Metadata
-from readie_pipeline.measure.surveying import SurveyOptions, survey
+from readie_pipeline.measure.probing import LocalProber
+from readie_pipeline.measure.surveying import survey
 from readie_pipeline.plan.fixed import plan_fixed
 
 
@@ -56,7 +58,7 @@ def capture(
 ) -> None:
     """Plan which packages go into each checkpoint, capture them, write the generation."""
     check_output(out)
-    metadata = _measure(terminal, import_sets, SurveyOptions(timeout, repeats))
+    metadata = _measure(terminal, import_sets, timeout, repeats)
     for name, reason in metadata.failures.items():
         terminal.warn(f"{name} could not be measured: {reason}")
     for name in sorted(metadata.items):
@@ -71,16 +73,16 @@ def capture(
 
 
 def _measure(
-    terminal: Terminal, import_sets: Sequence[Sequence[str]], options_: SurveyOptions
+    terminal: Terminal, import_sets: Sequence[Sequence[str]], timeout: float, repeats: int
 ) -> Metadata:
     names = {name for imports in import_sets for name in imports}
     wrapper = network_off()
     if wrapper is None:
         terminal.warn("packages are measured with the network on: `unshare` does not work here")
     with tempfile.TemporaryDirectory(prefix="readie-measure-") as home:
-        return survey(
-            Interpreter(Path(home), wrapper=wrapper or ()), names, options_, terminal.track
-        )
+        interpreter = Interpreter(Path(home), wrapper=wrapper or ())
+        prober = LocalProber(interpreter, timeout, terminal.track)
+        return survey(names, prober, Inventory.take(interpreter), repeats=repeats)
 
 
 def _capturer(runtime: str, timeout: float) -> Capturer:

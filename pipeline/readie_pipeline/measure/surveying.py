@@ -5,81 +5,65 @@ needs whom; the second imports a module behind its dependencies and charges it o
 """
 
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from readie_pipeline.errors import MeasureError
-from readie_pipeline.measure.interpreter import INVENTORY, PROBE, Interpreter
+from readie_pipeline.measure.inventory import Inventory
 from readie_pipeline.measure.metadata import Measurement, Metadata
+from readie_pipeline.measure.probing import Answer, Prober, ProbeRequest
 from readie_wire.catalogue import ResourceType
 
-# Goes through a sequence of names and may show how far it is.
-Track = Callable[[Sequence[str], str], Iterable[str]]
-
 _MB = 1024 * 1024
-_INVENTORY_S = 300.0  # reading the records of thousands of distributions from a slow disk
-
-
-@dataclass(frozen=True, slots=True)
-class SurveyOptions:
-    """``timeout`` in seconds for one process; ``repeats`` processes a module, the median counts."""
-
-    timeout: float = 120.0
-    repeats: int = 3
 
 
 @dataclass(slots=True)
 class _Loaded:
-    """What the first pass saw: item → the kinds of all third-party modules it loads.
+    """What the first pass saw: item to its answer, without those that could not be imported.
 
     ``failures`` are of asked names only: what a package loads but cannot be imported by its own
     name is a part of that package.
     """
 
-    modules: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    disk_bytes: dict[str, int] = field(default_factory=dict)
+    answers: dict[str, Answer] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
 
 
 def survey(
-    interpreter: Interpreter,
     names: Iterable[str],
-    options: SurveyOptions,
-    track: Track,
+    prober: Prober,
+    inventory: Inventory,
+    *,
+    repeats: int = 3,
+    excluded: Sequence[str] = (),
 ) -> Metadata:
-    """Measure ``names`` and what they load.
+    """Measure ``names`` and what they load, without ``excluded`` packages and their parts.
 
-    A module that fails, crashes or hangs is in the result's ``failures``; it never stops the rest.
-    Raises `MeasureError` only when the interpreter itself does not work.
+    The median of ``repeats`` processes counts. A module that fails, crashes or hangs is in the
+    result's ``failures``; it never stops the rest.
     """
-    loaded = _load_alone(interpreter, names, options, track)
-    dependencies = dependencies_of(loaded.modules)
-    inventory = interpreter.run(INVENTORY, {"modules": sorted(loaded.modules)}, _INVENTORY_S)
+    loaded = _load_alone(names, prober, excluded)
+    modules = {name: answer["modules"] for name, answer in loaded.answers.items()}
+    dependencies = dependencies_of(modules)
+    answers = _load_behind(dependencies, prober, repeats)
+    providers = inventory.providers(sorted(answers))
     items: dict[str, Measurement] = {}
-    for name in track(sorted(loaded.modules), "measuring"):
-        try:
-            answers = _measure(interpreter, name, dependencies[name], options)
-        except MeasureError as error:
-            loaded.failures[name] = str(error)
+    for name, measured in sorted(answers.items()):
+        errors = [str(answer["error"]) for answer in measured if "error" in answer]
+        if errors:
+            loaded.failures[name] = errors[0]
             continue
-        provider = inventory["providers"].get(name, "")
         items[name] = Measurement(
-            load_time=round(statistics.median(answer["import_s"] for answer in answers), 6),
-            size_mb=_mb(statistics.median(answer["size_bytes"] for answer in answers)),
-            disk_mb=_mb(loaded.disk_bytes[name]),
-            modules=tuple(sorted(loaded.modules[name])),
+            load_time=round(statistics.median(answer["import_s"] for answer in measured), 6),
+            size_mb=_mb(statistics.median(answer["size_bytes"] for answer in measured)),
+            disk_mb=_mb(loaded.answers[name]["disk_bytes"]),
+            modules=tuple(sorted(modules[name])),
             dependencies=tuple(sorted(dependencies[name])),
-            distribution=provider,
-            version=inventory["distributions"].get(provider, ""),
+            distribution=providers[name],
+            version=inventory.distributions.get(providers[name], ""),
             resource_type=ResourceType.PACKAGE,
         )
-    return Metadata(
-        python=inventory["python"],
-        items=items,
-        distributions=inventory["distributions"],
-        failures=loaded.failures,
-    )
+    return Metadata(inventory.python, items, inventory.distributions, loaded.failures)
 
 
 def dependencies_of(modules: Mapping[str, Iterable[str]]) -> dict[str, Sequence[str]]:
@@ -124,47 +108,40 @@ def units_in(modules: Mapping[str, str]) -> Iterator[str]:
                 break
 
 
-def _load_alone(
-    interpreter: Interpreter, names: Iterable[str], options: SurveyOptions, track: Track
-) -> _Loaded:
+def is_part_of(name: str, packages: Sequence[str]) -> bool:
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+def _load_alone(names: Iterable[str], prober: Prober, excluded: Sequence[str]) -> _Loaded:
     loaded = _Loaded()
-    asked = set(names)
-    tried: set[str] = set()
-    waiting = asked
+    asked = {name for name in names if not is_part_of(name, excluded)}
+    waiting, tried = asked, set[str]()
     while waiting:
+        requests = [ProbeRequest(name) for name in sorted(waiting)]
         found: set[str] = set()
-        for name in track(sorted(waiting), "importing"):
-            try:
-                answer = _probe(interpreter, name, (), options.timeout)
-            except MeasureError as error:
-                if name in asked:
-                    loaded.failures[name] = str(error)
-                continue
-            loaded.modules[name] = answer["modules"]
-            loaded.disk_bytes[name] = answer["disk_bytes"]
-            found.update(units_in(answer["modules"]))
+        for request, answer in prober(requests, "importing"):
+            if "error" not in answer:
+                loaded.answers[request.module] = answer
+                found.update(units_in(answer["modules"]))
+            elif request.module in asked:
+                loaded.failures[request.module] = str(answer["error"])
         tried |= waiting
-        waiting = found - tried
+        waiting = {name for name in found - tried if not is_part_of(name, excluded)}
     return loaded
 
 
-def _measure(
-    interpreter: Interpreter, name: str, dependencies: Sequence[str], options: SurveyOptions
-) -> Sequence[Mapping[str, Any]]:
-    return [
-        _probe(interpreter, name, dependencies, options.timeout) for _ in range(options.repeats)
+def _load_behind(
+    dependencies: Mapping[str, Sequence[str]], prober: Prober, repeats: int
+) -> Mapping[str, Sequence[Answer]]:
+    requests = [
+        ProbeRequest(name, tuple(dependencies[name]), repeat)
+        for name in sorted(dependencies)
+        for repeat in range(repeats)
     ]
-
-
-def _probe(
-    interpreter: Interpreter, name: str, before: Sequence[str], timeout: float
-) -> Mapping[str, Any]:
-    answer: Mapping[str, Any] = interpreter.run(
-        PROBE, {"module": name, "before": list(before)}, timeout
-    )
-    if "error" in answer:
-        raise MeasureError(str(answer["error"]))
-    return answer
+    answers: defaultdict[str, list[Answer]] = defaultdict(list)
+    for request, answer in prober(requests, "measuring"):
+        answers[request.module].append(answer)
+    return answers
 
 
 def _rank(name: str) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""Lists the distributions of this interpreter, and which of them provides each asked module.
+"""Lists this interpreter's distributions and packages, and which of them provides each asked module.
 
 stdin: ``{"modules": ["sklearn", "google.cloud.storage"]}``; the answer goes to the file named by
 the only argument.
@@ -38,19 +38,53 @@ def take_inventory(modules: Iterable[str]) -> dict[str, Any]:
     return {
         "python": platform.python_version(),
         "distributions": versions,
+        "packages": sorted(packages_in(providers)),
         "providers": {module: provider_of(module, providers, by_top_level) for module in modules},
+        "existing": {module: nearest(module, providers) for module in modules},
     }
+
+
+def packages_in(modules: Iterable[str]) -> "set[str]":
+    """The modules that no other of them contains: ``google.auth``, but not ``google.auth.jwt``."""
+    known = set(modules)
+    return {
+        module
+        for module in known
+        if not any(parent in known for parent in parents(module)) and is_public(module)
+    }
+
+
+def is_public(module: str) -> bool:
+    """Not a script or test folder that a distribution has put beside its packages."""
+    return module.partition(".")[0] not in (
+        "tests",
+        "test",
+        "docs",
+        "examples",
+        "setup",
+        "conftest",
+    )
+
+
+def parents(module: str) -> "list[str]":
+    parts = module.split(".")
+    return [".".join(parts[:length]) for length in range(1, len(parts))]
+
+
+def nearest(module: str, known: "dict[str, str]") -> str:
+    """``module`` when a distribution has its file, else its nearest such parent, else ""."""
+    while module and module not in known:
+        module = module.rpartition(".")[0]
+    return module
 
 
 def provider_of(
     module: str, providers: dict[str, str], by_top_level: "dict[str, list[str]] | Any"
 ) -> str:
     """The distribution with the module's file, else with its nearest parent's; "" when none."""
-    name = module
-    while name:
-        if name in providers:
-            return providers[name]
-        name = name.rpartition(".")[0]
+    name = nearest(module, providers)
+    if name:
+        return providers[name]
     declared = {canonical(found) for found in by_top_level.get(module.partition(".")[0], ())}
     return declared.pop() if len(declared) == 1 else ""
 
@@ -60,6 +94,8 @@ def module_of(file: PurePosixPath) -> str:
     if file.suffix not in (".py", ".so", ".pyd") or ".." in file.parts:
         return ""
     stem = file.name.partition(".")[0]
+    if file.parts[0] in ("bin", "Scripts"):
+        return ""
     parts = file.parts[:-1] if stem == "__init__" else (*file.parts[:-1], stem)
     return ".".join(parts) if all(part.isidentifier() for part in parts) else ""
 

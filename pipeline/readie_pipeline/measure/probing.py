@@ -1,0 +1,63 @@
+"""One unit of measuring: import one module behind others, once, in a fresh process."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from readie_pipeline.errors import MeasureError
+from readie_pipeline.measure.interpreter import PROBE, Interpreter
+
+# Goes through a sequence of names and may show how far it is.
+Track = Callable[[Sequence[str], str], Iterable[str]]
+
+# What `readie_pipeline.measure.inside.probe` answered, or ``{"error": reason}``.
+Answer = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRequest:
+    """``before`` are imported first and not charged; ``repeat`` tells equal requests apart."""
+
+    module: str
+    before: Sequence[str] = ()
+    repeat: int = 0
+
+    def key(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+
+class Prober(Protocol):
+    """Runs many probes. Never raises for what a package does: its answer then holds ``error``."""
+
+    def __call__(
+        self, requests: Sequence[ProbeRequest], doing: str
+    ) -> Iterator[tuple[ProbeRequest, Answer]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LocalProber:
+    """One process after the other, so that measurements do not disturb each other.
+
+    ``timeout`` in seconds for one of them.
+    """
+
+    interpreter: Interpreter
+    timeout: float
+    track: Track
+
+    def __call__(
+        self, requests: Sequence[ProbeRequest], doing: str
+    ) -> Iterator[tuple[ProbeRequest, Answer]]:
+        modules = self.track([request.module for request in requests], doing)
+        for request, _ in zip(requests, modules, strict=True):
+            yield request, probe(self.interpreter, request, self.timeout)
+
+
+def probe(interpreter: Interpreter, request: ProbeRequest, timeout: float) -> Answer:
+    question = {"module": request.module, "before": list(request.before)}
+    try:
+        answer: Answer = interpreter.run(PROBE, question, timeout)
+    except MeasureError as error:
+        return {"error": str(error)}
+    return answer
