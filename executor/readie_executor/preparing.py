@@ -6,7 +6,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -55,9 +55,11 @@ def prepare(names: Sequence[str]) -> Prepared:
     baseline = Baseline.take()
     begun = time.perf_counter()
     importlib.import_module("cloudpickle")  # most calls need it; it belongs to every checkpoint
+    holdings = Holdings.take()
     with _one_native_thread():
         imports = [_import_one(name) for name in names]
     _run_hooks()
+    _check(holdings, imports)
     warnings = _worth_a_warning()
     generators = Generators()
     for _ in range(_COLLECTIONS):
@@ -97,20 +99,31 @@ def _import_one(name: str) -> dict[str, Any]:
             f"import of {name} failed: {type(error).__name__}: {error}", name, trace
         ) from error
     seconds = time.perf_counter() - begun
-    if problem := Holdings.take().problem_since(before):
-        raise RefusedError(f"{name} {problem}", name)
-    return {"name": name, "seconds": round(seconds, 6), "environment": sorted(reads.names)}
+    return {
+        "name": name,
+        "seconds": round(seconds, 6),
+        "environment": sorted(reads.names),
+        "problem": Holdings.take().problem_since(before),
+    }
 
 
 def _run_hooks() -> None:
-    before = Holdings.take()
     try:
         hooks.run_before_checkpoint()
     except BaseException as error:
         trace = "".join(traceback.format_exception(error))
         raise RefusedError(f"a before_checkpoint hook failed: {error!r}", trace=trace) from error
-    if problem := Holdings.take().problem_since(before):
-        raise RefusedError(f"a before_checkpoint hook {problem}")
+
+
+def _check(before: Holdings, imports: Sequence[Mapping[str, Any]]) -> None:
+    """The safety gate, after the hooks have closed what they could."""
+    problem = Holdings.take().problem_since(before)
+    if problem is None:
+        return
+    for one in imports:
+        if one["problem"] is not None:
+            raise RefusedError(f"{one['name']} {one['problem']}", one["name"])
+    raise RefusedError(f"the before_checkpoint hooks {problem}")
 
 
 def _worth_a_warning() -> list[str]:

@@ -1,0 +1,214 @@
+"""Clones of one checkpoint are fresh: what must differ differs, what imports changed is undone."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+from support.executor_driver import pickled_call
+from support.sandbox_kits import Bench, gather_calls
+
+OpenBench = Callable[..., Awaitable[Bench]]
+
+CLONES = 8
+
+# A package that has drawn from every generator and changed every setting while it was imported.
+UNTIDY = """
+import logging, os, random, signal, ssl, sys, tempfile, threading, time, uuid, warnings
+import numpy as np
+
+OWN = random.Random(1)
+GENERATOR = np.random.default_rng(2)
+LEGACY = np.random.RandomState(3)
+HELD = {"deep": [np.random.Generator(np.random.PCG64(4))]}
+LEGACY.normal()  # keeps the second value of a pair for the next draw
+NAME = tempfile.mktemp()
+CONTEXT = ssl.create_default_context()
+ssl.RAND_bytes(8)
+uuid.uuid1()
+random.seed(5)
+np.random.seed(6)
+
+os.environ["LEFT_BY_IMPORT"] = "1"
+os.chdir("/")
+os.umask(0)
+sys.argv[:] = ["untidy"]
+sys.setrecursionlimit(5000)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.signal(signal.SIGUSR1, lambda *_: None)
+warnings.simplefilter("error")
+logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
+logging.disable(logging.ERROR)
+sys.excepthook = lambda *_: None
+threading.excepthook = lambda *_: None
+HANDLER = logging.StreamHandler(sys.stdout)
+"""
+
+
+def draw() -> dict[str, object]:
+    import os
+    import random
+    import secrets
+    import ssl
+    import sys
+    import tempfile
+    import time
+    import uuid
+
+    import numpy as np
+
+    untidy = sys.modules["untidy"]
+    return {
+        "random": random.random(),
+        "random.Random held": untidy.OWN.random(),
+        "numpy legacy": np.random.rand(),
+        "numpy default_rng": np.random.default_rng().random(),
+        "Generator held": untidy.GENERATOR.random(),
+        "Generator spawned": untidy.GENERATOR.spawn(1)[0].random(),
+        "RandomState held": untidy.LEGACY.normal(),
+        "Generator held deeply": untidy.HELD["deep"][0].random(),
+        "urandom": os.urandom(8),
+        "uuid1": uuid.uuid1(),
+        "uuid4": uuid.uuid4(),
+        "secrets": secrets.token_hex(),
+        "openssl": ssl.RAND_bytes(8),
+        "temporary name": tempfile.mktemp(),
+        "temporary folder": tempfile.gettempdir(),
+        "home": os.environ["HOME"],
+        "pid": (os.getpid(), time.time()),
+    }
+
+
+def look() -> dict[str, object]:
+    import logging
+    import os
+    import signal
+    import sys
+    import threading
+    import warnings
+
+    umask = os.umask(0o022)
+    return {
+        "left by import": os.environ.get("LEFT_BY_IMPORT"),
+        "cwd": list(os.scandir()),
+        "umask": umask,
+        "argv": sys.argv,
+        "recursion limit": sys.getrecursionlimit(),
+        "SIGTERM": signal.getsignal(signal.SIGTERM),
+        "SIGUSR1": signal.getsignal(signal.SIGUSR1),
+        "SIGINT": signal.getsignal(signal.SIGINT) is signal.default_int_handler,
+        "blocked": signal.pthread_sigmask(signal.SIG_BLOCK, ()),
+        "filters": [entry[:3] for entry in warnings.filters],
+        "root handlers": logging.root.handlers,
+        "root level": logging.root.level,
+        "disabled": logging.root.manager.disable,
+        "excepthook": sys.excepthook is sys.__excepthook__,
+        "thread excepthook": threading.excepthook is threading.__excepthook__,
+        "threads": threading.active_count(),
+    }
+
+
+async def clones(bench: Bench, *imports: str) -> list[dict[str, object]]:
+    checkpoint = await bench.checkpoint(*imports)
+    runnings = await asyncio.gather(*(bench.start(checkpoint) for _ in range(CLONES)))
+    return await gather_calls(runnings, draw)  # type: ignore[return-value]
+
+
+async def test_every_source_of_randomness_and_identity_differs_between_clones(
+    open_runtime: OpenBench,
+) -> None:
+    drawn = await clones(await open_runtime({"untidy": UNTIDY}), "untidy")
+    equal = [name for name in drawn[0] if len({str(clone[name]) for clone in drawn}) < CLONES]
+    assert not equal
+
+
+async def test_what_imports_changed_is_as_in_a_fresh_process(open_runtime: OpenBench) -> None:
+    bench = await open_runtime({"untidy": UNTIDY})
+    clone = await bench.start(await bench.checkpoint("untidy"))
+    fresh = await bench.start()
+    assert (await clone.driver.call(look)).value == (await fresh.driver.call(look)).value
+
+
+async def test_a_handler_made_at_import_writes_to_the_clones_own_output(
+    open_runtime: OpenBench,
+) -> None:
+    bench = await open_runtime({"untidy": UNTIDY})
+    running = await bench.start(await bench.checkpoint("untidy"))
+
+    def write() -> None:
+        import logging
+        import sys
+
+        record = logging.makeLogRecord({"msg": "through the old handler"})
+        sys.modules["untidy"].HANDLER.emit(record)
+
+    assert (await running.driver.call(write)).stdout == "through the old handler\n"
+
+
+async def test_a_seed_that_the_call_sets_still_reproduces(open_runtime: OpenBench) -> None:
+    bench = await open_runtime({"untidy": UNTIDY})
+    checkpoint = await bench.checkpoint("untidy")
+
+    def seeded() -> tuple[float, ...]:
+        import random
+
+        import numpy as np
+
+        random.seed(7)
+        np.random.seed(7)
+        return random.random(), float(np.random.rand()), float(np.random.default_rng(7).random())
+
+    runnings = [await bench.start(checkpoint), await bench.start(checkpoint), await bench.start()]
+    first, second, cold = await gather_calls(runnings, seeded)
+    assert first == second == cold
+
+
+async def test_clocks_and_time_zone_are_right(bench: Bench) -> None:
+    running = await bench.start(await bench.checkpoint("datetime"))
+
+    def now() -> tuple[float, float, str | None]:
+        import datetime as dt
+        import time
+
+        zone = dt.datetime.now().astimezone().tzname()
+        return time.time(), time.monotonic(), zone
+
+    before = time.time()
+    reply = await running.driver.run(pickled_call(now), environment={"TZ": "Europe/Prague"})
+    wall, monotonic, zone = reply.value
+    assert before - 0.5 <= wall <= time.time() + 0.5
+    assert monotonic > 0
+    assert zone in {"CET", "CEST"}
+
+
+HOOKED = """
+import os
+from readie_wire import hooks
+EVENTS = []
+PIPE = os.pipe()
+
+@hooks.before_checkpoint
+def close():
+    EVENTS.append("before")
+
+@hooks.before_checkpoint
+def first():
+    os.close(PIPE[0]); os.close(PIPE[1])
+    EVENTS.append("first")
+
+@hooks.after_restore
+def again():
+    EVENTS.append("after")
+"""
+
+
+async def test_hooks_run_before_the_checkpoint_and_in_every_clone(open_runtime: OpenBench) -> None:
+    bench = await open_runtime({"hooked": HOOKED})
+    checkpoint = await bench.checkpoint("hooked")
+
+    def events() -> list[str]:
+        import sys
+
+        return list(sys.modules["hooked"].EVENTS)
+
+    runnings = [await bench.start(checkpoint), await bench.start(checkpoint)]
+    assert await gather_calls(runnings, events) == [["first", "before", "after"]] * 2
