@@ -69,9 +69,7 @@ class CallBody(BaseModel):
     )
     args: list[Any] = Field(default_factory=list)
     kwargs: dict[str, Any] = Field(default_factory=dict)
-    options: dict[str, Any] = Field(
-        default_factory=dict, json_schema_extra={"$ref": "#/components/schemas/CallOptions"}
-    )
+    options: dict[str, Any] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,8 @@ _MODELS: tuple[type[BaseModel], ...] = (
     *(WorkerViews, CatalogueViews, CatalogueView, GenerationViews),
     *(ExplainBody, Explanation, Readiness),
 )
+# Their `options` are checked by `parse_options`, which names a wrong one; the schema says it here.
+_WITH_OPTIONS = (CallBody, CallView, ExplainBody)
 _STREAM = {"schema": {"type": "string"}}
 _FRAMES = {"schema": {"type": "string", "format": "binary"}}
 
@@ -49,6 +51,9 @@ def openapi_document() -> dict[str, Any]:
         [(model.__name__, "validation", TypeAdapter(model)) for model in _MODELS],
         ref_template=_REF,
     )
+    schemas = definitions["$defs"]
+    for model in _WITH_OPTIONS:
+        schemas[model.__name__]["properties"]["options"] = _schema(CallOptions)["schema"]
     return {
         "openapi": "3.1.0",
         "info": {
@@ -60,7 +65,7 @@ def openapi_document() -> dict[str, Any]:
         "paths": _paths(),
         "components": {
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
-            "schemas": definitions["$defs"],
+            "schemas": schemas,
         },
     }
 

@@ -3,14 +3,11 @@
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
-from pydantic.config import JsonDict
 
 from readie_wire.envelope import MAX_IMPORTS
 from readie_wire.lifecycle import State
 from readie_wire.outcome import Encoding, ErrorInfo, Receipt
 from readie_wire.records import GenerationFacts, WorkerRecord
-
-_OPTIONS_REF: JsonDict = {"$ref": "#/components/schemas/CallOptions"}
 
 
 class LogLine(BaseModel):
@@ -66,7 +63,7 @@ class CallView(BaseModel):
     kind: str
     flavor: str
     choice: ChoiceView
-    options: dict[str, Any] = Field(json_schema_extra=_OPTIONS_REF)
+    options: dict[str, Any]
     waited: bool
     cancel: str | None
     attempt: int
@@ -146,7 +143,7 @@ class ExplainBody(BaseModel):
 
     imports: list[str] = Field(default_factory=list, max_length=MAX_IMPORTS)
     source: str | None = Field(None, description="Its imports are added.")
-    options: dict[str, Any] = Field(default_factory=dict, json_schema_extra=_OPTIONS_REF)
+    options: dict[str, Any] = Field(default_factory=dict)
 
 
 class QuoteView(BaseModel):
