@@ -17,6 +17,8 @@ from readie_worker.runner import Runner
 from readie_worker.starting import LiveSandbox
 
 BLOCK_S = 3.0  # then the queue is looked at anyway: a bell can be lost with the server's data
+BELLS_COUNTED = 8  # the store keeps no more of them: from here on there may have been any number
+ALL = 1 << 30  # takes owed when it is not known how many calls there are
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -25,7 +27,8 @@ class Consumer:
     """The take loop of one worker.
 
     Takes are made one at a time, so that a sandbox that is ready is promised to one call only.
-    After a call's end its own task takes the next one: a bell that found no room is not missed.
+    Each bell is a take owed; one that finds no room is made good when a call ends. So a worker that
+    serves one call after another asks once for each, and none is left lying.
     """
 
     def __init__(
@@ -48,6 +51,8 @@ class Consumer:
         self._exposed_ok = exposed_ok
         self._taking = asyncio.Lock()
         self._runs: set[asyncio.Task[None]] = set()
+        self._owed = ALL
+        self._may_be_unfit = False  # a queued call may have asked for more memory than was free
         self.draining = False
 
     async def run(self) -> None:
@@ -55,24 +60,31 @@ class Consumer:
         cursor, pause = Cursor(), FIRST_PAUSE_S
         while True:
             try:
-                await self.take_all()
+                await self.take_owed()
                 wakeup = await self._store.orders_or_bell(self._boot, self._flavor, cursor, BLOCK_S)
             except StoreUnavailableError as error:
                 log.warning("no calls for now", reason=str(error), pause=pause)
+                self._owed = ALL
                 await asyncio.sleep(jittered(pause))
                 pause = min(2 * pause, LONGEST_PAUSE_S)
                 continue
             cursor, pause = wakeup.cursor, FIRST_PAUSE_S
+            quiet = not wakeup.orders and not wakeup.bells
+            self._owed += ALL if quiet or wakeup.bells >= BELLS_COUNTED else wakeup.bells
             for order in wakeup.orders:
                 self._obey(order)
 
-    async def take_all(self) -> None:
-        """Take calls until there are none that fit, or no room. Raises `StoreUnavailableError`."""
+    async def take_owed(self) -> None:
+        """Take what the bells announced, while there is room. Raises `StoreUnavailableError`."""
         async with self._taking:
-            while not self.draining and self._capacity.free_slots > 0:
+            while self._owed and not self.draining and self._capacity.free_slots > 0:
+                owed, used = self._owed, self._capacity.used_slots
                 record = await self._store.take(self._offer())
                 if record is None:
+                    self._owed -= owed  # but not what rang in the meantime
+                    self._may_be_unfit = used > 0
                     return
+                self._owed -= 1
                 self._begin(record)
 
     async def drain(self, grace: float) -> None:
@@ -111,8 +123,10 @@ class Consumer:
         finally:
             self._capacity.release(memory)
         self._pool.refill()
+        if self._may_be_unfit:
+            self._may_be_unfit, self._owed = False, ALL
         with contextlib.suppress(StoreUnavailableError):  # the loop waits an outage out
-            await self.take_all()
+            await self.take_owed()
 
     def _obey(self, order: Order) -> None:
         if order.type == "cancel":

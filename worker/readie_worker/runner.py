@@ -30,7 +30,7 @@ from readie_worker.holdings import Holdings
 from readie_worker.options import DEFAULT_RESULT_TTL_S, CallOptions
 from readie_worker.outcomes import Ending
 from readie_worker.persisting import persist
-from readie_worker.pool import Pool
+from readie_worker.pool import IDLE_LIMITS, Pool
 from readie_worker.relaying import Relay
 from readie_worker.running import Running
 from readie_worker.sandbox.api import Checkpoint, SandboxExit
@@ -308,7 +308,8 @@ async def _limited(live: LiveSandbox, call: Running) -> LiveSandbox:
     """A sandbox made ahead gets the limits of its call before anything of it runs."""
     call.live = live
     try:
-        await live.sandbox.set_limits(call.options.limits)
+        if call.options.limits != IDLE_LIMITS:
+            await live.sandbox.set_limits(call.options.limits)
     except SandboxError as error:
         raise NotStartedError(f"a sandbox made ahead could not be used: {error}") from error
     return live
