@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from readie_gateway.errors import RefusedError
@@ -108,6 +108,11 @@ async def on_http_exception(request: Request, error: HTTPException) -> Response:
     return _respond(error.status_code, code, detail, headers=error.headers)
 
 
+async def on_client_disconnect(request: Request, error: ClientDisconnect) -> Response:
+    """The client hung up in the middle of its body: there is nobody to read this."""
+    return Response(status_code=400)
+
+
 async def on_bug(request: Request, error: Exception) -> Response:
     """Anything else. The server logs the traceback; the client gets none of it."""
     return _respond(500, ProblemCode.INTERNAL, "the gateway failed; its log has the reason")
@@ -120,6 +125,7 @@ EXCEPTION_HANDLERS: dict[Any, Any] = {
     QueueFullError: on_queue_full,
     InvalidIdError: on_invalid_id,
     HTTPException: on_http_exception,
+    ClientDisconnect: on_client_disconnect,
     Exception: on_bug,
 }
 

@@ -162,7 +162,9 @@ async def test_events_arrive_while_the_call_runs(gateway: Gateway) -> None:
             text += piece.decode()
             if "begun" in text:
                 go_on.set()
-    events = [dict(line.split(": ", 1) for line in one.split("\n")) for one in text.split("\n\n")[:-1]]
+    events = [
+        dict(line.split(": ", 1) for line in one.split("\n")) for one in text.split("\n\n")[:-1]
+    ]
     assert [(event["event"], event["id"]) for event in events] == [
         ("accepted", "1"),
         ("log", "2"),
@@ -247,7 +249,9 @@ async def test_a_spawned_call_outlives_its_client(gateway: Gateway) -> None:
         await worker.succeed(call, b"1")
 
     async with played_worker(gateway, slow) as worker:
-        await _open_and_hang_up(gateway, worker, "application/json", Prefer="respond-async, wait=20")
+        await _open_and_hang_up(
+            gateway, worker, "application/json", Prefer="respond-async, wait=20"
+        )
         path = f"/v1/calls/{worker.taken[0].call_id}/result?wait=20"
         assert (await gateway.get(path)).json()["value"] == 1
 
