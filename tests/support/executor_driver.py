@@ -66,7 +66,7 @@ class ExecutorDriver:
     def __init__(self, connection: socket.socket, stdout: int, stderr: int) -> None:
         connection.setblocking(False)
         self._connection = connection
-        self._decoder = Decoder()
+        self.decoder = Decoder()
         self._received: list[Message] = []
         self._streams = (_Stream(stdout), _Stream(stderr))
 
@@ -91,7 +91,7 @@ class ExecutorDriver:
                     return None
                 if not data:
                     return None
-                self._received += self._decoder.feed(data)
+                self._received += self.decoder.feed(data)
         return self._received.pop(0)
 
     async def hello(self) -> Mapping[str, Any]:
