@@ -1,10 +1,10 @@
 """Errors of sandbox runtimes.
 
-    SandboxError
-    ├── RuntimeUnavailableError    this machine cannot run it: what is missing, how to get it
-    ├── CheckpointRefusedError     this checkpoint cannot be restored here: why
-    ├── StartError                 a sandbox did not come up; nothing of it is left
-    └── SandboxGoneError           the sandbox has already ended
+SandboxError
+├── RuntimeUnavailableError    this machine cannot run it: what is missing, how to get it
+├── CheckpointRefusedError     this checkpoint cannot be restored here: why
+├── StartError                 a sandbox did not come up; nothing of it is left
+└── SandboxGoneError           the sandbox has already ended
 """
 
 
