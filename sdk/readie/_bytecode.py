@@ -37,6 +37,7 @@ class Unknown:
 
 Found: TypeAlias = ImportedName | Reference | Unknown
 
+_TOOLS = {"importlib": importlib, "builtins": builtins}
 _LOADS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FAST"})
 _STORES = frozenset({"STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF"})
 _ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
@@ -84,20 +85,21 @@ class _Reader:
         level, names = (self.instructions[position - back].argval for back in (2, 1))
         module = str(self.instructions[position].argval)
         attributes = tuple(names or ())
-        if module.partition(".")[0] == "importlib" and not level:
-            self._bind(position, attributes)
+        tool = _TOOLS.get(module.partition(".")[0])
+        if tool is not None and not level:
+            self._bind(position, attributes, tool)
         return ImportedName(module, int(level), attributes)
 
-    def _bind(self, position: int, attributes: tuple[str, ...]) -> None:
+    def _bind(self, position: int, attributes: tuple[str, ...], tool: object) -> None:
         following = self.instructions[position + 1 :]
         if not attributes:
             if following and following[0].opname in _STORES:
-                self.bound[str(following[0].argval)] = importlib
+                self.bound[str(following[0].argval)] = tool
             return
         for load, store in zip(following[0::2], following[1::2], strict=False):
             if load.opname != "IMPORT_FROM":
                 return
-            self.bound[str(store.argval)] = getattr(importlib, str(load.argval), None)
+            self.bound[str(store.argval)] = getattr(tool, str(load.argval), None)
 
     def _chain(self, position: int) -> tuple[str, tuple[str, ...], int]:
         """A name, the attributes read from it, and where the next instruction is."""
@@ -114,7 +116,7 @@ class _Reader:
         value = self.bound[name] if name in self.bound else self.resolve(name)
         if not path:
             return value
-        if len(path) == 1 and (value is importlib or value is builtins):
+        if len(path) == 1 and any(value is tool for tool in _TOOLS.values()):
             return getattr(value, path[0], None)
         return None
 
@@ -161,7 +163,7 @@ def _instructions(code: CodeType) -> list[dis.Instruction]:
 
 
 def _is_import_tool(value: object) -> bool:
-    return value is importlib or value is builtins or _is_import_function(value)
+    return any(value is tool for tool in _TOOLS.values()) or _is_import_function(value)
 
 
 def _is_import_function(value: object) -> bool:

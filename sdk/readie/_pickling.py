@@ -117,7 +117,9 @@ def _reduce_cached(function: Any, by_value: str) -> Any:
         return NotImplemented
     settings = function.cache_parameters()
     sizes = (settings["maxsize"], settings["typed"])
-    return functools._lru_cache_wrapper, (function.__wrapped__, *sizes, functools._CacheInfo)
+    make = (function.__wrapped__, *sizes, functools._CacheInfo)
+    attributes = {name: each for name, each in vars(function).items() if name != "cache_parameters"}
+    return functools._lru_cache_wrapper, make, attributes
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # untyped base

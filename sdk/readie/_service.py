@@ -151,7 +151,7 @@ class Service:
             seen = progress.seq
             if post is None or progress.call_id:
                 path = f"/calls/{progress.call_id}/events?after={progress.seq}"
-                patience = _patience(deadline)
+                patience = _patience(deadline, progress)
                 request = self._request("GET", path, {"Accept": MEDIA_FRAMES}, (), patience)
             else:
                 request = post
@@ -216,14 +216,15 @@ class _Tries:
         yield Sleep(delay * _random.uniform(0.5, 1.0))
 
 
-def _patience(deadline: float | None, progress: Progress | None = None) -> float:
+def _patience(deadline: float | None, progress: Progress) -> float:
     """How long to wait for the next sign. Raises `StillRunningError` when the time is over."""
     if deadline is None:
         return SILENCE_S
     left = deadline - time.monotonic()
     if left <= 0:
-        name = progress.call_id if progress is not None else "the call"
-        raise StillRunningError(f"{name} has not ended within the time given; it goes on")
+        raise StillRunningError(
+            f"{progress.call_id} has not ended within the time given; it goes on"
+        )
     return min(left, SILENCE_S)
 
 
