@@ -1,12 +1,14 @@
 """The ASGI application, composed from its parts in one place."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
 from readie_gateway.auth import BearerAuth, Tokens
+from readie_gateway.cleaning import clean_blobs
 from readie_gateway.observing import Observing
 from readie_gateway.problems import EXCEPTION_HANDLERS
 from readie_gateway.routes import calls, explain, fleet, health, invoke
@@ -18,8 +20,8 @@ from readie_infra.errors import StoreUnavailableError
 def create_app(services: Services, tokens: Tokens) -> Starlette:
     """The gateway of these services.
 
-    Its lifespan reads the catalogues, looks at the fleet once, and owns the side tasks. A store
-    that is away does not keep it from starting: `/readyz` says so, calls get 503.
+    Its lifespan reads the catalogues, looks at the fleet once, owns the side tasks, and closes the
+    store. A store that is away does not keep it from starting: `/readyz` says so, calls get 503.
     """
 
     @contextlib.asynccontextmanager
@@ -27,13 +29,11 @@ def create_app(services: Services, tokens: Tokens) -> Starlette:
         await services.catalogues.refresh()
         with contextlib.suppress(StoreUnavailableError):
             await services.fleet.refresh()
-        async with SideTasks(
-            doorbells=services.board.run_doorbells,
-            sweep=services.board.run_sweep,
-            fleet=services.fleet.run,
-            catalogues=services.catalogues.run,
-        ):
-            yield
+        try:
+            async with SideTasks(**_side_tasks(services)):
+                yield
+        finally:
+            await services.store.close()
 
     services.metrics.gauge(
         "readie_gateway_waiting", "Requests that wait for a call.", lambda: len(services.board)
@@ -56,3 +56,15 @@ def create_app(services: Services, tokens: Tokens) -> Starlette:
         exception_handlers=EXCEPTION_HANDLERS,
         lifespan=lifespan,
     )
+
+
+def _side_tasks(services: Services) -> dict[str, Callable[[], Awaitable[None]]]:
+    tasks: dict[str, Callable[[], Awaitable[None]]] = {
+        "doorbells": services.board.run_doorbells,
+        "sweep": services.board.run_sweep,
+        "fleet": services.fleet.run,
+        "catalogues": services.catalogues.run,
+    }
+    if services.blobs is not None:
+        tasks["blobs"] = partial(clean_blobs, services.store, services.blobs)
+    return tasks

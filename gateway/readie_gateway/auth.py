@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from readie_gateway.errors import UnauthenticatedError
 from readie_gateway.problems import problem_response
-from readie_wire.keys import check_id
+from readie_wire.keys import InvalidIdError, check_id
 
 DEFAULT_TOKEN_ID = "default"  # noqa: S105 - the id of a token, not its secret
 MIN_SECRET_LENGTH = 16  # characters; a shorter one can be guessed over the network
@@ -52,7 +52,10 @@ def read_tokens(path: Path) -> Tokens:
             raise InvalidTokenFileError(
                 f"{path}:{number}: a secret has at least {MIN_SECRET_LENGTH} characters"
             )
-        secrets[secret] = check_id(token_id, "the token id") if colon else DEFAULT_TOKEN_ID
+        try:
+            secrets[secret] = check_id(token_id, "the token id") if colon else DEFAULT_TOKEN_ID
+        except InvalidIdError as error:
+            raise InvalidTokenFileError(f"{path}:{number}: {error}") from error
     if not secrets:
         raise InvalidTokenFileError(f"{path} holds no token: write one secret a line")
     return Tokens(secrets)

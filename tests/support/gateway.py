@@ -97,7 +97,6 @@ async def running_gateway(
     finally:
         server.should_exit = True
         await serving
-        await store.close()
 
 
 Handler = Callable[["PlayedWorker", CallRecord], Awaitable[None]]
