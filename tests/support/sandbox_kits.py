@@ -96,7 +96,6 @@ class ForkKit:
 
     def __init__(self, folder: Path, modules: Mapping[str, str], **options: object) -> None:
         python = interpreter_with(folder / "python", modules) if modules else Path(sys.executable)
-        self.site_packages = folder / "python"
         self.runtime = ForkRuntime(folder / "run", python=str(python), **options)  # type: ignore[arg-type]
 
     async def checkpoint(self, *imports: str) -> Checkpoint:

@@ -3,6 +3,8 @@
 import asyncio
 import itertools
 import os
+import resource
+import sys
 from pathlib import Path
 
 # Above every range that distributions, containers and name services hand out.
@@ -10,7 +12,7 @@ FIRST_UID = 1_900_000_000
 UIDS = 65_536
 PROBE_DEADLINE_S = 20.0
 
-# What a sandbox of another user must be able to do: load a C extension, the executor, and read
+# What a sandbox of another user must be able to do: load C extensions, the executor, and read
 # every folder of the import path and its own run folder.
 _PROBE = """
 import os, sys, decimal, ssl, sqlite3, cloudpickle, readie_executor.__main__
@@ -48,8 +50,7 @@ async def choose_identity(python: str, run_folder: Path) -> Identity:
         return Identity(separate=True)
     return Identity(
         separate=False,
-        note=f"calls run as root: another user cannot run {python} ({problem}); install the "
-        "interpreter and its packages where every user may read them",
+        note=f"calls run as root and not as users of their own: {problem}",
     )
 
 
@@ -68,7 +69,8 @@ async def _probe(python: str, run_folder: Path) -> str | None:
             extra_groups=[],
         )
     except OSError as error:
-        return str(error)
+        return _unreadable(python, str(error))
+    limits_problem = _limits_problem(process.pid)
     try:
         async with asyncio.timeout(PROBE_DEADLINE_S):
             _, printed = await process.communicate()
@@ -77,6 +79,28 @@ async def _probe(python: str, run_folder: Path) -> str | None:
         await process.wait()
         return f"it took longer than {PROBE_DEADLINE_S:g} s"
     if process.returncode == 0:
-        return None
+        return limits_problem
     lines = printed.decode("utf-8", "replace").strip().splitlines()
-    return lines[-1] if lines else f"exit code {process.returncode}"
+    return _unreadable(python, lines[-1] if lines else f"exit code {process.returncode}")
+
+
+def _unreadable(python: str, reason: str) -> str:
+    return (
+        f"another user cannot run {python} ({reason}); install the interpreter and its packages "
+        "where every user may read them"
+    )
+
+
+def _limits_problem(pid: int) -> str | None:
+    """Whether we may set the limits of another user's process, which takes a capability."""
+    if sys.platform == "linux":
+        try:
+            resource.prlimit(pid, resource.RLIMIT_DATA)
+        except PermissionError:
+            return (
+                "this machine does not let root limit the memory of another user's process; add "
+                "the capability CAP_SYS_RESOURCE"
+            )
+        except ProcessLookupError:  # ended already; why is told by its output
+            return None
+    return None
