@@ -79,6 +79,11 @@ async def test_a_breakpoint_is_noticed_and_passed(executor: ExecutorDriver) -> N
     assert "breakpoint() is ignored" in reply.stderr
 
 
+async def test_a_debugger_ends_at_once(executor: ExecutorDriver) -> None:
+    reply = await executor.run_json("source", {"source": "import pdb\npdb.set_trace()\nx = 1"})
+    assert reply.error.type == "bdb.BdbQuit"
+
+
 async def test_a_function_may_close_its_streams(executor: ExecutorDriver) -> None:
     def close() -> int:
         import sys

@@ -236,6 +236,24 @@ def test_a_worker_that_is_killed_leaves_nothing_and_its_secrets_were_nowhere(
         time.sleep(0.01)
 
 
+async def test_a_call_sees_nothing_of_the_workers_environment(
+    stack: AsyncExitStack, short_path: Path
+) -> None:
+    secrets = {"AWS_SECRET_ACCESS_KEY": "LEAKME", "READIE_REDIS_URL": "redis://LEAKME"}
+    given = {**secrets, "TZ": "Europe/Prague"}
+    bench = await fork_bench(stack, short_path, environment=given)
+    checkpoint = await bench.checkpoint("wave")
+
+    def look() -> tuple[set[str], str | None]:
+        import os
+
+        found = {name for name, value in os.environ.items() if "LEAKME" in value or "KEY" in name}
+        return found, os.environ.get("TZ")
+
+    runnings = [await bench.start(checkpoint), await bench.start()]
+    assert await gather_calls(runnings, look) == [(set(), "Europe/Prague")] * 2
+
+
 async def test_folders_of_a_killed_worker_are_removed_by_the_next(
     stack: AsyncExitStack, short_path: Path
 ) -> None:

@@ -4,6 +4,9 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
+import pytest
+
+from readie_worker.sandbox.errors import CheckpointRefusedError
 from support.executor_driver import pickled_call
 from support.sandbox_kits import Bench, gather_calls
 
@@ -212,3 +215,63 @@ async def test_hooks_run_before_the_checkpoint_and_in_every_clone(open_runtime: 
 
     runnings = [await bench.start(checkpoint), await bench.start(checkpoint)]
     assert await gather_calls(runnings, events) == [["first", "before", "after"]] * 2
+
+
+# The parts of torch that matter to clones, since the real one is several hundred MB.
+TORCH = """
+import random, sys, types
+_default = random.Random(1)
+
+class Generator:
+    __slots__ = ("_state",)  # like the real one: not an object that the collector knows
+
+    def __init__(self):
+        self._state = random.Random(2)
+
+    def manual_seed(self, seed):
+        assert 0 <= seed < 2**63
+        self._state = random.Random(seed)
+
+    def draw(self):
+        return self._state.random()
+
+HELD = Generator()
+cuda = types.ModuleType("torch.cuda")
+cuda.is_initialized = lambda: INITIALIZED
+cuda._cached_device_count = 0
+sys.modules["torch.cuda"] = cuda
+INITIALIZED = False
+
+def manual_seed(seed):
+    global _default
+    assert 0 <= seed < 2**63
+    _default = random.Random(seed)
+
+def rand():
+    return _default.random()
+"""
+
+
+async def test_torch_is_reseeded_and_forgets_the_devices_it_counted(
+    open_runtime: OpenBench,
+) -> None:
+    bench = await open_runtime({"torch": TORCH})
+    checkpoint = await bench.checkpoint("torch")
+
+    def draw_with_torch() -> tuple[object, ...]:
+        import sys
+
+        torch = sys.modules["torch"]
+        return torch.rand(), torch.HELD.draw(), torch.cuda._cached_device_count
+
+    runnings = [await bench.start(checkpoint) for _ in range(3)]
+    draws = await gather_calls(runnings, draw_with_torch)
+    default, held, counts = zip(*draws, strict=True)
+    assert len(set(default)) == len(set(held)) == 3
+    assert set(counts) == {None}
+
+
+async def test_a_checkpoint_with_cuda_initialised_is_refused(open_runtime: OpenBench) -> None:
+    bench = await open_runtime({"torch": TORCH, "model": "import torch\ntorch.INITIALIZED = True"})
+    with pytest.raises(CheckpointRefusedError, match="model initialised CUDA"):
+        await bench.checkpoint("torch", "model")
