@@ -4,7 +4,9 @@ import sys
 
 import click
 
+from readie_pipeline.commands.analyze import analyze
 from readie_pipeline.commands.capture import capture
+from readie_pipeline.commands.corpus import corpus
 from readie_pipeline.console import Terminal
 from readie_pipeline.errors import PipelineError
 
@@ -17,7 +19,8 @@ def cli(context: click.Context) -> None:
     context.obj = Terminal()
 
 
-cli.add_command(capture)
+for command in (corpus, analyze, capture):
+    cli.add_command(command)
 
 
 def main() -> None:

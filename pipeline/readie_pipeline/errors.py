@@ -12,6 +12,10 @@ class PipelineError(Exception):
     """Base of everything the pipeline raises on purpose; the message is for the operator."""
 
 
+class CorpusError(PipelineError):
+    """A corpus, or what one is to be made of, cannot be read; the message names the place."""
+
+
 class MeasureError(PipelineError):
     """A module could not be imported and measured; the message says why."""
 

@@ -14,9 +14,10 @@ from readie_pipeline.capture.capturer import Capturer
 from readie_pipeline.capture.fork import ForkCapturer
 from readie_pipeline.capture.staging import check_output
 from readie_pipeline.commands import options
+from readie_pipeline.commands.offline import offline_wrapper
 from readie_pipeline.console import Terminal
 from readie_pipeline.errors import PipelineError
-from readie_pipeline.measure.interpreter import Interpreter, network_off
+from readie_pipeline.measure.interpreter import Interpreter
 from readie_pipeline.measure.inventory import Inventory
 from readie_pipeline.measure.metadata import Metadata
 from readie_pipeline.measure.probing import LocalProber
@@ -76,11 +77,8 @@ def _measure(
     terminal: Terminal, import_sets: Sequence[Sequence[str]], timeout: float, repeats: int
 ) -> Metadata:
     names = {name for imports in import_sets for name in imports}
-    wrapper = network_off()
-    if wrapper is None:
-        terminal.warn("packages are measured with the network on: `unshare` does not work here")
     with tempfile.TemporaryDirectory(prefix="readie-measure-") as home:
-        interpreter = Interpreter(Path(home), wrapper=wrapper or ())
+        interpreter = Interpreter(Path(home), wrapper=offline_wrapper(terminal))
         prober = LocalProber(interpreter, timeout, terminal.track)
         return survey(names, prober, Inventory.take(interpreter), repeats=repeats)
 

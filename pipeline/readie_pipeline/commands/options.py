@@ -1,5 +1,6 @@
 """Options that several commands share. The names of variables are those of the Makefile."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -65,4 +66,18 @@ out: Decorator = click.option(
     type=click.Path(path_type=Path, file_okay=False),
     required=True,
     help="The generation's folder. It is replaced whole, and only by a complete one.",
+)
+data: Decorator = click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    default="data",
+    envvar="READIE_PIPELINE_DATA",
+    show_default=True,
+    help="Folder of the corpus (datasets/) and the measurements (metadata/).",
+)
+python: Decorator = click.option(
+    "--python",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    default=sys.executable,
+    help="The interpreter whose packages are meant.  [default: this one]",
 )

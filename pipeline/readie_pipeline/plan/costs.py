@@ -5,6 +5,7 @@ exact in whatever order they are added, so plans do not depend on the machine's 
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,14 @@ from readie_wire.pricing import load_ns, size_ns
 
 Floats = NDArray[np.float64]
 _EXACT = 2.0**53
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Where a plan must end: number of checkpoints, and their memory together in MB."""
+
+    max_checkpoints: int = 15
+    size_mb: float = 2048.0
 
 
 class Costs:

@@ -12,21 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from readie_pipeline.plan.costs import Costs, Floats
+from readie_pipeline.plan.costs import Budget, Costs, Floats
 from readie_pipeline.plan.demand import Demand
-from readie_pipeline.plan.plan import Plan, PlanEntry
+from readie_pipeline.plan.plan import Plan
+from readie_pipeline.plan.serving import NS, entries_of
 
-_NS = 1_000_000_000
 _BLOCK = 256  # candidates priced at once: 256 x 10,000 costs are 20 MB
 _SHOWN = 5  # candidates of each round that its explanation lists
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """Where a plan must end: number of checkpoints, and their memory together in MB."""
-
-    max_checkpoints: int = 15
-    size_mb: float = 2048.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +54,15 @@ def plan_greedy(
         if not best:
             stopped = search.why_none(left_mb)
             break
-        rounds.append(Round([(demand.canonical(demand.sets[c]), t / _NS) for c, t in best]))
+        rounds.append(Round([(demand.canonical(demand.sets[c]), t / NS) for c, t in best]))
         search.choose(best[0][0])
         left_mb -= costs.sizes_mb[best[0][0]]
-    entries = _entries(demand, costs, search.chosen)
+    entries = entries_of(demand, costs, search.chosen)
     explanation = Explanation(
         rounds=rounds,
         stopped=stopped,
-        cold_s=float(costs.counts @ costs.cold_ns) / _NS,
-        total_s=search.total_ns / _NS,
+        cold_s=float(costs.counts @ costs.cold_ns) / NS,
+        total_s=search.total_ns / NS,
     )
     return Plan("greedy", flavor, alpha, entries), explanation
 
@@ -140,26 +132,3 @@ class _Search:
 
     def _fitting(self, candidates: Sequence[int] | range, left_mb: float) -> Sequence[int]:
         return [c for c in candidates if self._costs.sizes_mb[c] <= left_mb]
-
-
-def _entries(demand: Demand, costs: Costs, chosen: Sequence[int]) -> Sequence[PlanEntry]:
-    """Each request goes to its cheapest checkpoint, of equal ones to the later, as in pricing."""
-    if not chosen:
-        return ()
-    table = costs.of(list(chosen))
-    server = len(chosen) - 1 - np.argmin(table[::-1], axis=0)
-    saved = costs.cold_ns - table.min(axis=0)
-    entries = []
-    for index, candidate in enumerate(chosen):
-        served = np.where(server == index, costs.counts, 0.0)
-        items = demand.sets[candidate]
-        entries.append(
-            PlanEntry(
-                imports=demand.canonical(items),
-                items=items,
-                requests=int(served.sum()),
-                seconds_saved=round(float(served @ saved) / _NS, 6),
-                size_mb=round(costs.sizes_mb[candidate], 3),
-            )
-        )
-    return tuple(entries)

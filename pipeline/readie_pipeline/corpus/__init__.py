@@ -1,0 +1,1 @@
+"""Example workloads: what people's code imports, and how often together."""

@@ -1,0 +1,97 @@
+"""Workloads from a folder of scripts and notebooks."""
+
+import hashlib
+import io
+import os
+import tokenize
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from readie_pipeline.corpus.dataset import Workload
+from readie_pipeline.corpus.notebooks import NotebookError, python_cells
+from readie_pipeline.corpus.reading import read_code, without_local
+from readie_pipeline.errors import CorpusError
+
+MAX_FILE_BYTES = 64 << 20  # notebooks keep their pictures inside
+_SKIPPED_FOLDERS = frozenset({"__pycache__", "build", "dist", "node_modules", "site-packages"})
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file that was looked at: its workload, or ``None``, and what was not right with it."""
+
+    path: str
+    workload: Workload | None
+    problems: Sequence[str] = ()
+
+
+def read_folder(folder: Path, *, keep_code: bool = True) -> Iterator[Found]:
+    """Every ``.py`` and ``.ipynb`` below ``folder``, sorted. Raises `CorpusError`: no such folder.
+
+    Environments, build results and hidden folders are left out, links are not followed. Modules
+    that lie beside a file, or above it up to ``folder``, are its own and no packages.
+    """
+    if not folder.is_dir():
+        raise CorpusError(f"{folder} is no folder")
+    for path in _files(folder):
+        yield _read(folder, path, keep_code)
+
+
+def _read(folder: Path, path: Path, keep_code: bool) -> Found:
+    relative = path.relative_to(folder)
+    name = relative.as_posix()
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            return Found(name, None, [f"is larger than {MAX_FILE_BYTES >> 20} MiB"])
+        data = path.read_bytes()
+        codes = python_cells(data) if path.suffix == ".ipynb" else [_decode(data)]
+    except (OSError, NotebookError, SyntaxError, UnicodeDecodeError) as error:
+        return Found(name, None, [str(error)])
+    reading = read_code(codes)
+    workload = Workload(
+        id=hashlib.sha256(name.encode("utf-8", "surrogateescape") + b"\0" + data).hexdigest()[:12],
+        source=f"folder:{name}",
+        resources=without_local(reading.resources, _local_modules(folder, path.parent)),
+        domain=relative.parts[0] if len(relative.parts) > 1 else "",
+        code=tuple(codes) if keep_code else (),
+    )
+    return Found(name, workload, reading.problems)
+
+
+def _decode(data: bytes) -> str:
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    return data.decode(encoding)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for parent, folders, files in os.walk(folder):
+        if "pyvenv.cfg" in files:
+            folders.clear()
+            continue
+        folders[:] = sorted(
+            name for name in folders if name not in _SKIPPED_FOLDERS and not name.startswith(".")
+        )
+        for name in sorted(files):
+            path = Path(parent, name)
+            if path.suffix in (".py", ".ipynb") and not path.is_symlink():
+                yield path
+
+
+def _local_modules(root: Path, start: Path) -> frozenset[str]:
+    """Names that ``import`` finds in ``start`` or in a folder above it, ``root`` and it included."""
+    found = {root.resolve().name}
+    for folder in (start, *start.parents):
+        for entry in os.scandir(folder):
+            stem, suffix = os.path.splitext(entry.name)  # noqa: PTH122 - scandir gives strings
+            if suffix == ".py" and entry.is_file():
+                found.add(stem)
+            elif entry.is_dir() and _holds_python(Path(entry.path)):
+                found.add(entry.name)
+        if folder == root:
+            break
+    return frozenset(found)
+
+
+def _holds_python(folder: Path) -> bool:
+    return next(folder.glob("*.py"), None) is not None

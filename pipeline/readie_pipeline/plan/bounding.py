@@ -1,0 +1,81 @@
+"""How good can any plan be? A lower bound of the total cost, to hold a greedy plan against.
+
+Choosing checkpoints is a p-median problem. The rule "every request has exactly one server" is
+relaxed and priced instead: whatever the prices are, what is left is easy to solve and never costs
+more than the best plan. The prices are improved step by step.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from readie_pipeline.plan.costs import Budget, Costs, Floats
+from readie_pipeline.plan.serving import NS
+
+STEPS = 150  # the bound moves by less than a hundredth after that, on the corpora we have
+MAX_CELLS = 20_000_000  # candidates x sets held at once, 160 MB; above, a cheaper bound is used
+BLOCK = 256  # candidates priced at once where not all are
+_PATIENCE = 10  # steps without a better bound before the step size is halved
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """No plan within the budget costs less than ``total_s`` over all requests."""
+
+    total_s: float
+
+
+def lower_bound(costs: Costs, budget: Budget, known_total_s: float) -> Bound:
+    """``known_total_s`` is the total of some plan: it scales the steps."""
+    candidates = np.arange(len(costs.size_ns))
+    if not len(candidates) or not budget.max_checkpoints:
+        return Bound(known_total_s)
+    if len(candidates) ** 2 > MAX_CELLS:
+        return Bound(_everybody_at_best(costs) / NS)
+    weighted = costs.of(candidates) * costs.counts
+    sizes = np.array(costs.sizes_mb)
+    prices = weighted.min(axis=0)
+    best = float(prices.sum())  # everybody served by the candidate that suits best
+    scale, idle = 1.0, 0
+    for _ in range(STEPS):
+        gains = np.minimum(weighted - prices, 0.0)
+        by_candidate = gains.sum(axis=1)
+        chosen = _choose(by_candidate, sizes, budget)
+        bound = float(prices.sum() + chosen @ np.where(sizes <= budget.size_mb, by_candidate, 0.0))
+        idle = 0 if bound > best else idle + 1
+        best = max(best, bound)
+        if idle == _PATIENCE:
+            scale, idle = scale / 2, 0
+        # Requests that nobody serves get dearer, those with several servers cheaper.
+        direction = 1.0 - (chosen[:, None] * (gains < 0)).sum(axis=0)
+        length = float(direction @ direction)
+        if not length:
+            break
+        prices = prices + direction * scale * (known_total_s * NS - bound) / length
+    return Bound(best / NS)
+
+
+def _everybody_at_best(costs: Costs) -> float:
+    """The total were every candidate captured."""
+    cheapest = costs.cold_ns + costs.size_ns.max()
+    for start in range(0, len(costs.size_ns), BLOCK):
+        block = np.arange(start, min(start + BLOCK, len(costs.size_ns)))
+        cheapest = np.minimum(cheapest, costs.of(block).min(axis=0))
+    return float(costs.counts @ cheapest)
+
+
+def _choose(gains: Floats, sizes: Floats, budget: Budget) -> Floats:
+    """The best fraction of each candidate within the budget; ``gains`` are negative or zero.
+
+    Number and memory are each respected alone. Either answer gives a valid bound; the tighter one
+    is taken.
+    """
+    gains = np.where(sizes <= budget.size_mb, gains, 0.0)
+    by_number = np.zeros(len(gains))
+    by_number[np.argsort(gains)[: budget.max_checkpoints]] = 1.0
+    weights = np.maximum(sizes, 1e-9)
+    order = np.argsort(gains / weights)
+    before = np.concatenate(([0.0], np.cumsum(weights[order])[:-1]))
+    by_memory = np.zeros(len(gains))
+    by_memory[order] = np.clip((budget.size_mb - before) / weights[order], 0.0, 1.0)
+    return by_number if by_number @ gains >= by_memory @ gains else by_memory
