@@ -60,7 +60,7 @@ async def bare_worker(runtime: ForkRuntime, start_worker: StartWorker) -> AsyncI
 async def until(true: Callable[[], Any]) -> None:
     """For what announces itself to nobody: the state of a process, what a worker holds."""
     async with asyncio.timeout(SURELY):
-        while not true():  # noqa: ASYNC110
+        while not true():
             await asyncio.sleep(0.01)
 
 

@@ -9,6 +9,7 @@ from readie_worker.errors import ConfigurationError
 from readie_worker.sandbox.api import Network, Runtime
 from readie_worker.sandbox.errors import RuntimeUnavailableError
 from readie_worker.sandbox.fork import ForkRuntime
+from readie_worker.sandbox.guarded import GuardedRuntime
 
 RuntimeName = Literal["auto", "gvisor", "fork"]
 
@@ -40,7 +41,7 @@ async def choose_runtime(
             f"READIE_NETWORK={network} cannot be had with the fork runtime, whose sandboxes are "
             "plain processes; set it to host, or use the gvisor runtime"
         )
-    runtime = ForkRuntime(folder, environment=environment)
+    runtime = GuardedRuntime(ForkRuntime(folder, environment=environment))
     await runtime.open()
     why = "it was asked for" if wanted == "fork" else "it works on every machine"
     return ChosenRuntime(runtime, "host", f"fork: {why}")
