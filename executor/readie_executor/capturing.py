@@ -41,7 +41,7 @@ def capture(names: Sequence[str], run_dir: str, surroundings: Surroundings) -> T
         refusal = {"reason": str(error), "package": error.package, "traceback": error.trace}
         _announce(REFUSED_LINE, refusal)
         return None
-    _announce(READY_LINE, prepared.report)
+    _announce(READY_LINE, {**prepared.report, "mapped_files": _mapped_files()})
     ticket = _wait_for_ticket(f"{run_dir}/ticket.json")
     if not ticket.measure:
         _become_clone(ticket, prepared, surroundings)
@@ -54,6 +54,15 @@ def _become_clone(ticket: Ticket, prepared: Prepared, surroundings: Surroundings
     output.configure()
     hygiene.freshen(prepared.baseline, prepared.generators, ticket.entropy)
     hooks.run_after_restore()
+
+
+def _mapped_files() -> list[str]:
+    """Files whose pages this process has in its memory: a restore maps them again, by path."""
+    with open("/proc/self/maps", "rb") as file:  # noqa: PTH123 - pathlib stays unloaded
+        lines = file.read().decode(errors="surrogateescape").splitlines()
+    # address, permissions, offset, device, inode, then the path, which may hold blanks
+    fields = (line.split(None, 5) for line in lines)
+    return sorted({found[5] for found in fields if len(found) == 6 and found[5][0] == "/"})
 
 
 def _announce(word: str, content: object) -> None:

@@ -141,7 +141,7 @@ class _Trial:
         shape = _shell(self._rootfs, script)
         rundir.write_spec(build_spec(shape, run_dir=rundir.shared, environment={}, network="none"))
         name = f"readie-try-{os.getpid()}-{self._made}"
-        return rundir, Container(name, rundir.bundle, "none"), Pipes.open()
+        return rundir, Container(name, rundir.bundle, "none"), Pipes()
 
     async def _clean(self, rundir: RunDir, container: Container, pipes: Pipes) -> None:
         await self._runsc.delete(container)

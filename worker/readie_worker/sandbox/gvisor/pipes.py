@@ -2,42 +2,36 @@
 
 import contextlib
 import os
-from dataclasses import dataclass
 
 from readie_worker.sandbox.gvisor.runsc import Stdio
 
 
-@dataclass(slots=True)
 class Pipes:
     """``stdout`` and ``stderr`` are non-blocking read ends; ``stdio`` is what a container gets."""
 
-    stdio: Stdio
-    stdout: int
-    stderr: int
-
-    @classmethod
-    def open(cls) -> "Pipes":
-        stdout, stdout_end = os.pipe()
-        stderr, stderr_end = os.pipe()
-        os.set_blocking(stdout, False)
-        os.set_blocking(stderr, False)
+    def __init__(self) -> None:
+        self.stdout, stdout_end = os.pipe()
+        self.stderr, stderr_end = os.pipe()
+        for descriptor in (self.stdout, self.stderr):
+            os.set_blocking(descriptor, False)
         stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        return cls(Stdio(stdin, stdout_end, stderr_end), stdout, stderr)
+        self.stdio = Stdio(stdin, stdout_end, stderr_end)
+        self._given = [stdin, stdout_end, stderr_end]
+        # A caller closes a descriptor by its number, which then may name something else; the inode
+        # of a pipe is its own.
+        self._inodes = {fd: os.fstat(fd).st_ino for fd in (self.stdout, self.stderr)}
 
     def close_container_ends(self) -> None:
         """After `create`: only the sandbox holds them now, so that its end is our end of file."""
-        for descriptor in (self.stdio.stdin, self.stdio.stdout, self.stdio.stderr):
-            _close(descriptor)
-        self.stdio = Stdio(-1, -1, -1)
+        for descriptor in self._given:
+            os.close(descriptor)
+        self._given.clear()
 
     def close(self) -> None:
+        """Close what the caller has not closed. Idempotent."""
         self.close_container_ends()
-        for descriptor in (self.stdout, self.stderr):
-            _close(descriptor)
-        self.stdout = self.stderr = -1
-
-
-def _close(descriptor: int) -> None:
-    if descriptor >= 0:
-        with contextlib.suppress(OSError):
-            os.close(descriptor)
+        for descriptor, inode in self._inodes.items():
+            with contextlib.suppress(OSError):
+                if os.fstat(descriptor).st_ino == inode:
+                    os.close(descriptor)
+        self._inodes.clear()

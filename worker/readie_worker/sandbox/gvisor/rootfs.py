@@ -7,20 +7,21 @@ Never whole trees that hold people's data: those are refused by name.
 
 import hashlib
 import importlib.metadata
+import importlib.util
 import json
 import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from readie_worker.sandbox.errors import RuntimeUnavailableError
 from readie_worker.sandbox.gvisor.ocispec import HOME, RUN_DIR, Bind
 
-CODE_DIR = "/opt/readie"  # where a sandbox finds the executor's packages
-UID = GID = 1000
+UID = GID = 1000  # the user of every sandbox; it owns nothing but its home folder
+PACKAGES = ("readie_executor", "readie_wire", "readie")
 
 # Folders that are never bound whole, however an interpreter was installed.
 _TREES = "/ /boot /dev /etc /home /mnt /opt /proc /root /run /srv /sys /tmp /var"
@@ -41,73 +42,72 @@ class Rootfs:
     """A root filesystem on this machine.
 
     ``root`` is the folder under everything, ``binds`` what is mounted over it, ``python`` the
-    interpreter's path inside, ``python_path`` the folders it searches besides its own, ``digest``
-    a hash of what a checkpoint captured on it depends on.
+    interpreter's path inside, ``digest`` a hash (hex) of what a checkpoint captured on it depends
+    on, empty when none is meant to be.
     """
 
     root: Path
     binds: tuple[Bind, ...]
     python: str
-    python_path: tuple[str, ...]
     digest: str
 
 
-def build_host_rootfs(folder: Path, packages: Sequence[Path]) -> Rootfs:
+def build_host_rootfs(folder: Path) -> Rootfs:
     """Lay out `folder` as the root of sandboxes that run this interpreter and its environment.
 
-    `packages` are the executor's package folders; they appear under `CODE_DIR`. Raises
-    `RuntimeUnavailableError` when the interpreter lies where it cannot be bound.
+    Everything appears at the path it has on the host. Raises `RuntimeUnavailableError` when the
+    interpreter lies where it cannot be bound.
     """
-    binds = [*_system_binds(), *_interpreter_binds()]
-    binds += [Bind(package, f"{CODE_DIR}/{package.name}") for package in packages]
-    binds = _without_nested(binds)
+    packages = _package_folders()
+    wanted = [*_system_folders(), *_prefixes(), *packages]
+    binds = tuple(Bind(path, str(path)) for path in _without_nested(wanted))
     _lay_out(folder, binds)
-    return Rootfs(
-        root=folder,
-        binds=tuple(binds),
-        python=sys.executable,
-        python_path=(CODE_DIR,),
-        digest=_host_digest(binds),
-    )
+    return Rootfs(folder, binds, sys.executable, _host_digest(binds, packages))
 
 
 def build_bare_rootfs(folder: Path) -> Rootfs:
     """Only the system's own programs: enough to try a `runsc` with a shell."""
-    binds = _system_binds()
+    binds = tuple(Bind(path, str(path)) for path in _system_folders())
     _lay_out(folder, binds)
-    return Rootfs(folder, tuple(binds), python="", python_path=(), digest=_digest({}))
+    return Rootfs(folder, binds, python="", digest="")
 
 
-def _system_binds() -> list[Bind]:
+def _system_folders() -> list[Path]:
     """`/usr`, its companions where they are folders of their own, and public parts of `/etc`."""
     wanted = [Path("/usr")]
     wanted += [path for name in _LINKED if not (path := Path("/", name)).is_symlink()]
     wanted += [Path("/etc", name) for name in _ETC_FOLDERS]
-    return [Bind(path, str(path)) for path in wanted if path.is_dir()]
+    return [path for path in wanted if path.is_dir()]
 
 
-def _interpreter_binds() -> list[Bind]:
-    prefixes = {Path(sys.base_prefix), Path(sys.prefix)}
+def _prefixes() -> list[Path]:
+    prefixes = sorted({Path(sys.base_prefix), Path(sys.prefix)})
     for prefix in prefixes:
         if prefix in FORBIDDEN_BINDS or prefix == Path.home():
             raise RuntimeUnavailableError(
                 f"the interpreter's prefix is {prefix}, which holds more than an interpreter: "
                 "install Python or the virtual environment in a folder of its own"
             )
-    return [Bind(prefix, str(prefix)) for prefix in sorted(prefixes)]
+    return prefixes
 
 
-def _without_nested(binds: Iterable[Bind]) -> list[Bind]:
-    """Leave out what another bind already shows at the same path."""
-    kept: list[Bind] = []
-    for bind in sorted(binds, key=lambda bind: len(Path(bind.target).parts)):
-        shown = any(
-            Path(bind.target).is_relative_to(other.target)
-            and bind.source == other.source / Path(bind.target).relative_to(other.target)
-            for other in kept
-        )
-        if not shown:
-            kept.append(bind)
+def _package_folders() -> list[Path]:
+    """The executor and what it needs of ours, wherever they are installed; never imported here."""
+    folders: list[Path] = []
+    for name in PACKAGES:
+        spec = importlib.util.find_spec(name)
+        if spec is None or not spec.submodule_search_locations:
+            raise RuntimeUnavailableError(f"{name} is not installed for {sys.executable}")
+        folders += map(Path, spec.submodule_search_locations)
+    return folders
+
+
+def _without_nested(paths: Iterable[Path]) -> list[Path]:
+    """Leave out what another folder shows already."""
+    kept: list[Path] = []
+    for path in sorted(paths, key=lambda path: len(path.parts)):
+        if not any(path.is_relative_to(other) for other in kept):
+            kept.append(path)
     return kept
 
 
@@ -137,30 +137,30 @@ def _lay_out(folder: Path, binds: Iterable[Bind]) -> None:
     (folder / "var" / "tmp").chmod(0o1777)
 
 
-def _host_digest(binds: Iterable[Bind]) -> str:
-    """The interpreter build, libc, the system's release and every distribution's file list."""
+def _host_digest(binds: Iterable[Bind], packages: Iterable[Path]) -> str:
+    """The interpreter build, libc, the system's release, distributions' file lists, our code."""
     records = sorted(
         (name, distribution.version, hashlib.sha256(_record(distribution)).hexdigest())
         for distribution in importlib.metadata.distributions()
-        # The executor has a digest of its own, and its distribution may be an editable one.
+        # Ours may be installed in place: its code is hashed below, as it is.
         if (name := distribution.metadata["Name"].lower()) != "readie"
     )
-    return _digest(
-        {
-            "python": [sys.version, sys.executable, sys.base_prefix],
-            "libc": platform.libc_ver(),
-            "system": platform.freedesktop_os_release(),
-            "binds": sorted(bind.target for bind in binds),
-            "distributions": records,
-        }
-    )
+    described = {
+        "python": [sys.version, sys.executable, sys.base_prefix],
+        "libc": platform.libc_ver(),
+        "system": platform.freedesktop_os_release(),
+        "binds": sorted(bind.target for bind in binds),
+        "distributions": records,
+        "executor": [
+            (str(file), hashlib.sha256(file.read_bytes()).hexdigest())
+            for package in packages
+            for file in sorted(package.rglob("*.py"))
+        ],
+    }
+    canonical = json.dumps(described, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def _record(distribution: importlib.metadata.Distribution) -> bytes:
     text = distribution.read_text("RECORD") or distribution.read_text("METADATA") or ""
     return text.encode()
-
-
-def _digest(described: object) -> str:
-    canonical = json.dumps(described, sort_keys=True, separators=(",", ":"))
-    return f"sha256:{hashlib.sha256(canonical.encode()).hexdigest()}"

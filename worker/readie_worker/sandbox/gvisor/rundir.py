@@ -7,6 +7,7 @@ the name servers of today and the bundle that `runsc` reads.
 import asyncio
 import contextlib
 import json
+import os
 import secrets
 import shutil
 import socket
@@ -62,9 +63,13 @@ class RunDir:
         """Be reachable before the executor looks for us."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.setblocking(False)
-        path = self.shared / SOCKET_NAME
-        listener.bind(str(path))
-        path.chmod(0o666)
+        # By way of a descriptor: an address has at most 108 bytes, a data folder may have more.
+        folder = os.open(self.shared, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            listener.bind(f"/proc/self/fd/{folder}/{SOCKET_NAME}")
+        finally:
+            os.close(folder)
+        (self.shared / SOCKET_NAME).chmod(0o666)
         listener.listen(1)
         self._listener = listener
 

@@ -34,8 +34,8 @@ class Stdio:
 class Container:
     """A container's id and the folder with its ``config.json``.
 
-    ``enter`` is put before every command that touches it: a program that joins cgroups and the
-    network namespace and then executes the rest of its arguments.
+    ``enter`` is put before every command that touches it: a program that joins the network
+    namespace and then executes the rest of its arguments.
     """
 
     id: str
@@ -55,14 +55,17 @@ class Runsc:
         self._binary = binary
         self._state = state
 
-    async def create(self, container: Container, stdio: Stdio) -> None:
+    async def create(
+        self, container: Container, stdio: Stdio, joining: tuple[str, ...] = ()
+    ) -> None:
         """Make the sandbox and all its mounts, ready for `start` or `restore`.
 
-        Its processes stay when the command ends: see `children`.
+        Its processes stay when the command ends: see `children`. ``joining`` is put before the
+        command, as ``enter`` is; the processes keep what it brought about.
         """
         command = self._command(container, "create", "-bundle", str(container.bundle))
         process = await asyncio.create_subprocess_exec(
-            *command, stdin=stdio.stdin, stdout=stdio.stdout, stderr=stdio.stderr
+            *joining, *command, stdin=stdio.stdin, stdout=stdio.stdout, stderr=stdio.stderr
         )
         await self._finish(process, container, "create")
 

@@ -1,0 +1,123 @@
+"""A created container with all that it holds on the host, from its making to its removal."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from readie_worker.sandbox.api import SandboxExit
+from readie_worker.sandbox.gvisor.cgroups import Group
+from readie_worker.sandbox.gvisor.children import Children, Processes
+from readie_worker.sandbox.gvisor.network import Link, SandboxNetwork
+from readie_worker.sandbox.gvisor.pipes import Pipes
+from readie_worker.sandbox.gvisor.rundir import RunDir
+from readie_worker.sandbox.gvisor.runsc import Container, Runsc, RunscError
+
+_SHELL_SIGNAL_BASE = 128  # gVisor's kernel ends with this + number for a program's signal
+END_DEADLINE_S = 20.0  # SIGKILL takes milliseconds, freeing gigabytes a little longer
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a container is made of. ``link`` only with the network ``sandbox``."""
+
+    container: Container
+    rundir: RunDir
+    group: Group
+    pipes: Pipes
+    link: Link | None
+
+
+class CreatedContainer:
+    """A container that `runsc create` has made, to be started or restored once.
+
+    Its end is noticed whenever it comes; `remove` may be called at any time and more than once.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        runsc: Runsc,
+        children: Children,
+        network: SandboxNetwork | None,
+        forget: Callable[["CreatedContainer"], object],
+    ) -> None:
+        self.parts = parts
+        self.exit: asyncio.Future[SandboxExit] = asyncio.get_running_loop().create_future()
+        self._runsc = runsc
+        self._children = children
+        self._network = network
+        self._forget = forget
+        self._processes: Processes | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._removal: asyncio.Task[None] | None = None
+        self._memory_peak: int | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self._processes is not None and not self.exit.done()
+
+    async def create(self) -> None:
+        """Run `runsc create`. Raises `RunscError`; call `remove` then."""
+        parts = self.parts
+        await self._runsc.create(parts.container, parts.pipes.stdio, parts.group.joining())
+        parts.pipes.close_container_ends()
+        self._processes = self._children.of(parts.container.bundle)
+        self._watch = asyncio.create_task(self._until_end(self._processes))
+
+    def kill(self) -> None:
+        """End all its processes at once: those that serve the program die with the kernel."""
+        if self._processes is not None and not self.exit.done():
+            for pid in self._processes.all:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def peak_memory(self) -> int | None:
+        """Bytes at most so far; remembered when the container is gone."""
+        self._memory_peak = self.parts.group.peak_memory() or self._memory_peak
+        return self._memory_peak
+
+    async def remove(self) -> None:
+        """End it and free everything. Goes through even when the caller is cancelled."""
+        if self._removal is None:
+            self._removal = asyncio.create_task(self._remove())
+        await asyncio.shield(self._removal)
+
+    async def _remove(self) -> None:
+        self.kill()
+        if self._watch is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(END_DEADLINE_S):
+                    await asyncio.shield(self._watch)
+        parts = self.parts
+        with contextlib.suppress(RunscError):  # forgotten by the sweep of the next start at last
+            await self._runsc.delete(parts.container)
+        self._children.bury()
+        if parts.link is not None and self._network is not None:
+            await self._network.remove(parts.link)
+        parts.pipes.close()
+        parts.group.remove()
+        await asyncio.to_thread(parts.rundir.remove)
+        if not self.exit.done():
+            self.exit.set_result(SandboxExit(signal=signal.SIGKILL))
+        self._forget(self)
+
+    async def _until_end(self, processes: Processes) -> None:
+        status = await self._children.ended(processes.kernel)
+        killed = self.parts.group.out_of_memory_kills() > 0
+        self.exit.set_result(_describe(status, killed, self.peak_memory()))
+        await self._children.ended(processes.gofer)
+
+
+def _describe(status: int, out_of_memory: bool, peak: int | None) -> SandboxExit:
+    """From the wait status of gVisor's kernel, which ends as the program in it did."""
+    code = os.waitstatus_to_exitcode(status)
+    if out_of_memory:  # the kernel may have hit any of its processes; how it ended says nothing
+        return SandboxExit(signal=signal.SIGKILL, out_of_memory=True, peak_memory=peak)
+    if code < 0:
+        return SandboxExit(signal=-code, peak_memory=peak)
+    if code - _SHELL_SIGNAL_BASE in signal.valid_signals():
+        return SandboxExit(signal=code - _SHELL_SIGNAL_BASE, peak_memory=peak)
+    return SandboxExit(exit_code=code, peak_memory=peak)

@@ -1,0 +1,75 @@
+"""The folder of one runtime: its lock tells the living from those whose owner is gone."""
+
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from readie_worker.sandbox.errors import RuntimeUnavailableError
+
+PREFIX = "gvisor-"
+OWNER_BYTES = 3  # 6 letters: interface names, which hold them, have at most 15
+LOCK = "lock"
+
+
+class RuntimeFolder:
+    """A folder of this runtime's own inside ``parent``, which several may share.
+
+    ``owner`` names everything of this runtime on the host.
+    """
+
+    def __init__(self, parent: Path) -> None:
+        self.owner = secrets.token_hex(OWNER_BYTES)
+        self.path = parent / f"{PREFIX}{self.owner}"
+        try:
+            self.path.mkdir(mode=0o700, parents=True)
+            self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise RuntimeUnavailableError(
+                f"the gvisor runtime cannot use the folder {parent}: {error}; name another one"
+            ) from error
+
+    @property
+    def state(self) -> Path:
+        """Where `runsc` keeps what it knows of its containers."""
+        return self.path / "state"
+
+    @property
+    def runs(self) -> Path:
+        """A tmpfs with the run directory of each sandbox."""
+        return self.path / "run"
+
+    @property
+    def root(self) -> Path:
+        return self.path / "root"
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
+
+
+@contextmanager
+def orphans(parent: Path) -> Iterator[list[Path]]:
+    """Folders of runtimes that are gone, locked while the block removes what they left."""
+    held: list[int] = []
+    found: list[Path] = []
+    try:
+        for folder in sorted(parent.glob(f"{PREFIX}*")):
+            try:
+                lock = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC)
+            except OSError:  # just being made, or removed by somebody else
+                continue
+            held.append(lock)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            found.append(folder)
+        yield found
+    finally:
+        for lock in held:
+            os.close(lock)

@@ -1,0 +1,274 @@
+"""The network of sandboxes: a namespace each, joined to the host by a pair of virtual interfaces.
+
+Traffic leaves by address translation. Closed to sandboxes are the worker's own host, its networks,
+the other sandboxes, and link-local addresses (where clouds keep credentials). Addresses come from a
+pool, of which each worker of a machine takes a slice of its own.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from readie_worker.sandbox.errors import RuntimeUnavailableError, SandboxError
+
+POOL = ipaddress.IPv4Network("10.203.0.0/16")
+SLICE_BITS = 22  # 1,022 addresses, so 255 sandboxes at once, for each worker
+LINK_BITS = 30  # host end, sandbox end
+NETNS_FOLDER = Path("/run/netns")
+COMMAND_DEADLINE_S = 20.0
+MTU = 1400  # below any tunnel that the host may be in
+
+_TABLE = "readie"  # readie_{owner}_{number of its slice}
+_FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
+_RESOLVERS = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf"))
+LINK_LOCAL = "169.254.0.0/16"
+
+# gVisor releases of 2024 take every namespace of a kernel from 6.11 on for the host's, since a file
+# they look at is there in each (google/gvisor#10704). In a mount namespace of its own, made inside
+# the network namespace, the file is hidden. `ip netns exec` would hide the cgroups as well.
+_HIDING = 'mount -t tmpfs none /proc/sys/net/core && exec "$@"'
+
+
+class NetworkError(SandboxError):
+    """A command of the host's network failed; the message has its last words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One sandbox's network namespace, made and addressed. Used once: gVisor takes it over."""
+
+    name: str
+    slot: int
+
+    @property
+    def path(self) -> Path:
+        return NETNS_FOLDER / self.name
+
+    def entering(self) -> tuple[str, ...]:
+        """What to put before each `runsc` command of the sandbox that has this network."""
+        return (
+            *("nsenter", f"--net={self.path}", "unshare", "--mount"),
+            *("/bin/sh", "-c", _HIDING, "sh"),
+        )
+
+
+class SandboxNetwork:
+    """The links of one worker. ``owner``: at most 6 letters, unique on the machine."""
+
+    def __init__(self, owner: str) -> None:
+        self._owner = owner
+        self._slice = POOL
+        self._table = ""
+        self._free: list[int] = []
+
+    async def open(self) -> None:
+        """Take a slice of the pool and set up translation and filters.
+
+        Raises `RuntimeUnavailableError` with what is missing: never open without its filters.
+        """
+        tools = ("ip", "nft", "nsenter", "unshare")
+        if missing := [tool for tool in tools if shutil.which(tool) is None]:
+            raise RuntimeUnavailableError(_remedy(f"{', '.join(missing)} not installed"))
+        try:
+            own = await _own_networks()
+            number, self._slice = await _free_slice(own)
+            self._table = f"{_TABLE}_{self._owner}_{number}"
+            slots = self._slice.num_addresses >> (32 - LINK_BITS)
+            self._free = list(range(slots - 1, 0, -1))
+            _forward()
+            await _run("nft", "-f", "-", stdin=self._rules(own))
+        except (NetworkError, OSError) as error:
+            raise RuntimeUnavailableError(_remedy(str(error))) from error
+
+    async def link(self) -> Link:
+        """A new namespace with a way out. Raises `NetworkError`; nothing of it is left then."""
+        if not self._free:
+            raise NetworkError("all addresses of this worker's sandboxes are in use")
+        link = Link(f"rd-{self._owner}-{self._free[-1]}", self._free.pop())
+        outside, inside = self._addresses(link.slot)
+        interface = self._interface(link.slot)
+        try:
+            await _run("ip", "netns", "add", link.name)
+            await _run(
+                "ip",
+                "-batch",
+                "-",
+                stdin=(
+                    f"link add {interface} mtu {MTU} type veth peer name eth0 mtu {MTU} "
+                    f"netns {link.name}\n"
+                    f"addr add {outside}/{LINK_BITS} dev {interface}\n"
+                    f"link set {interface} up\n"
+                ),
+            )
+            await _run(
+                "ip",
+                "-netns",
+                link.name,
+                "-batch",
+                "-",
+                stdin=(
+                    f"link set lo up\naddr add {inside}/{LINK_BITS} dev eth0\n"
+                    f"link set eth0 up\nroute add default via {outside}\n"
+                ),
+            )
+        except BaseException:
+            await self.remove(link)
+            raise
+        return link
+
+    async def remove(self, link: Link) -> None:
+        """Its interfaces go with the namespace."""
+        with contextlib.suppress(NetworkError):
+            await _run("ip", "netns", "delete", link.name)
+        # The namespace lives as long as a process that is just ending; the interface need not.
+        with contextlib.suppress(NetworkError):
+            await _run("ip", "link", "delete", self._interface(link.slot))
+        self._free.insert(0, link.slot)
+
+    async def close(self) -> None:
+        await remove_leftovers(self._owner)
+
+    def _addresses(self, slot: int) -> tuple[ipaddress.IPv4Address, ipaddress.IPv4Address]:
+        base = self._slice.network_address + slot * (1 << (32 - LINK_BITS))
+        return base + 1, base + 2
+
+    def _interface(self, slot: int) -> str:
+        return f"rd{self._owner}{slot}"
+
+    def _rules(self, own: Sequence[ipaddress.IPv4Network]) -> str:
+        ours = f'iifname "rd{self._owner}*"'
+        closed = ", ".join(sorted({LINK_LOCAL, str(POOL), *map(str, own)}))
+        servers = ", ".join(name_servers()) or "0.0.0.0"  # noqa: S104 - matches no destination
+        return f"""
+            table ip {self._table}
+            delete table ip {self._table}
+            table ip {self._table} {{
+                chain input {{
+                    type filter hook input priority -10;
+                    {ours} drop
+                }}
+                chain forward {{
+                    type filter hook forward priority -10;
+                    oifname "rd{self._owner}*" ct state established,related accept
+                    oifname "rd{self._owner}*" drop
+                    {ours} ip daddr {{ {servers} }} udp dport 53 accept
+                    {ours} ip daddr {{ {servers} }} tcp dport 53 accept
+                    {ours} ip daddr {{ {closed} }} drop
+                    {ours} ip saddr != {self._slice} drop
+                }}
+                chain out {{
+                    type nat hook postrouting priority 100;
+                    ip saddr {self._slice} oifname != "rd*" masquerade
+                }}
+            }}
+        """
+
+
+async def remove_leftovers(owner: str) -> None:
+    """Namespaces and rules of a worker, this one or one that is gone."""
+    for name in _namespaces(f"rd-{owner}-*"):
+        with contextlib.suppress(NetworkError):
+            await _run("ip", "netns", "delete", name)
+    with contextlib.suppress(NetworkError):
+        for table in await _tables():
+            if table.startswith(f"{_TABLE}_{owner}_"):
+                await _run("nft", "delete", "table", "ip", table)
+
+
+def name_servers() -> list[str]:
+    """The host's IPv4 name servers of today that a sandbox can reach."""
+    for path in _RESOLVERS:
+        with contextlib.suppress(OSError):
+            words = [line.split() for line in path.read_text().splitlines()]
+            servers = [found[1] for found in words if found[:1] == ["nameserver"] and found[1:]]
+            reachable = [server for server in servers if _is_elsewhere(server)]
+            if reachable:
+                return reachable
+    return []
+
+
+def resolver_file(network: str) -> str:
+    """The content of a sandbox's `/etc/resolv.conf`: nothing to ask where there is no network."""
+    if network == "none":
+        return "# this sandbox has no network\n"
+    return "".join(f"nameserver {server}\n" for server in name_servers())
+
+
+def _forward() -> None:
+    """Let this host pass on what comes from sandboxes; it stays so, as others may need it too."""
+    _FORWARDING.write_text("1")
+
+
+def _namespaces(pattern: str) -> list[str]:
+    return [path.name for path in NETNS_FOLDER.glob(pattern)]
+
+
+def _is_elsewhere(server: str) -> bool:
+    """Not on the host's loopback, which is not the sandbox's."""
+    with contextlib.suppress(ValueError):
+        address = ipaddress.ip_address(server)
+        return address.version == 4 and not address.is_loopback
+    return False
+
+
+async def _own_networks() -> list[ipaddress.IPv4Network]:
+    """What this host is directly in, apart from the way to everywhere."""
+    routes = json.loads(await _run("ip", "-4", "-json", "route", "show", "table", "all"))
+    named = {route["dst"] for route in routes if route.get("dst", "default") != "default"}
+    networks = {ipaddress.IPv4Network(name, strict=False) for name in named}
+    return list(
+        ipaddress.collapse_addresses(
+            network for network in networks if not (network.is_multicast or network.prefixlen == 0)
+        )
+    )
+
+
+async def _free_slice(
+    routed: Sequence[ipaddress.IPv4Network],
+) -> tuple[int, ipaddress.IPv4Network]:
+    """The first that no worker has, by the names of their tables, and that nobody routes."""
+    taken = {table.rpartition("_")[2] for table in await _tables()}
+    for number, candidate in enumerate(POOL.subnets(new_prefix=SLICE_BITS)):
+        free = not any(candidate.overlaps(network) for network in routed)
+        if free and str(number) not in taken:
+            return number, candidate
+    raise NetworkError(f"every part of {POOL} is in use already")
+
+
+async def _tables() -> list[str]:
+    printed = await _run("nft", "list", "tables", "ip")
+    names = [line.split()[-1] for line in printed.splitlines() if line.strip()]
+    return [name for name in names if name.startswith(f"{_TABLE}_")]
+
+
+async def _run(*command: str, stdin: str = "") -> str:
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(COMMAND_DEADLINE_S):
+            printed, complaint = await process.communicate(stdin.encode())
+    except TimeoutError as error:
+        raise NetworkError(f"{' '.join(command)} took too long") from error
+    finally:
+        if process.returncode is None:
+            process.kill()
+    if process.returncode != 0:
+        words = complaint.decode(errors="replace").strip()
+        raise NetworkError(f"{' '.join(command)}: {words}")
+    return printed.decode()
+
+
+def _remedy(problem: str) -> str:
+    return (
+        f"the network of sandboxes cannot be set up: {problem}; run the worker as root with "
+        "iproute2 and nftables (infra/gvisor/install brings them), or set READIE_NETWORK=none"
+    )
