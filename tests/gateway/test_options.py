@@ -71,8 +71,12 @@ def test_an_unknown_option_is_always_refused_by_name(name: str) -> None:
 def test_no_value_raises_anything_but_a_refusal_that_names_a_field(
     given_: dict[str, object],
 ) -> None:
+    assert refused_field(given_) in (None, *OPTION_NAMES)
+
+
+def refused_field(given_: dict[str, object]) -> str | None:
     try:
         parse_options(given_)
     except InvalidRequestError as refusal:
-        assert refusal.field is not None
-        assert refusal.field.removeprefix("options.").split(".")[0] in OPTION_NAMES
+        return str(refusal.field).removeprefix("options.").split(".")[0]
+    return None

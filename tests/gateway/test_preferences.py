@@ -1,5 +1,6 @@
 """Headers that say how to answer, and the token file."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -50,11 +51,16 @@ def test_accept_picks_the_best_that_is_offered(accept: str, media: str) -> None:
 @given(st.text(st.characters(max_codepoint=255)))
 def test_any_header_is_read_or_refused(text: str) -> None:
     request = request_with(accept=text, prefer=text)
-    for read in (lambda: negotiate(request, ANY_KIND), lambda: read_preference(request)):
-        try:
-            read()
-        except RefusedError as refusal:
-            assert refusal.status in (406, 422)
+    assert status_of(lambda: negotiate(request, ANY_KIND)) in (200, 406)
+    assert status_of(lambda: read_preference(request)) in (200, 422)
+
+
+def status_of(read: Callable[[], object]) -> int:
+    try:
+        read()
+    except RefusedError as refusal:
+        return refusal.status
+    return 200
 
 
 def test_a_token_file_has_a_secret_or_an_id_and_a_secret_a_line(tmp_path: Path) -> None:
