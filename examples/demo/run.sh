@@ -30,12 +30,12 @@ readie up --port "$port" --data-dir "$work/data" --generations "$work/generation
     >"$work/up.log" 2>&1 &
 up=$!
 url="http://127.0.0.1:$port"
-for _ in $(seq 300); do
-    curl -fsS "$url/readyz" >/dev/null 2>&1 && break
-    kill -0 "$up" 2>/dev/null || { cat "$work/up.log"; exit 1; }
-    sleep 0.2
+for _ in $(seq 600); do
+    grep -q "Readie is running" "$work/up.log" && break
+    kill -0 "$up" 2>/dev/null || break
+    sleep 0.1
 done
-curl -fsS "$url/readyz" >/dev/null || { cat "$work/up.log"; exit 1; }
+grep -q "Readie is running" "$work/up.log" || { cat "$work/up.log"; exit 1; }
 cat "$work/up.log"
 READIE_AUTH_TOKEN=$(cat "$work/data/token")
 export READIE_URL=$url READIE_AUTH_TOKEN

@@ -4,10 +4,10 @@ import json
 import sys
 
 catalogue = json.load(sys.stdin)
-print(f"flavor {catalogue['flavor']}, alpha {catalogue['alpha']} s/MB")
+print(f"generation {catalogue['generation']}, flavor {catalogue['flavor']}")
 for checkpoint in catalogue["checkpoints"]:
-    names = ", ".join(checkpoint["canonical"]) or "(nothing)"
-    saved = sum(catalogue["items"][item]["load_time"] for item in checkpoint["items"])
+    names = ", ".join(checkpoint["canonical"]) or "nothing"
     print(
-        f"  {checkpoint['id']}: {names}: {checkpoint['size_mb']:.0f} MB, holds {saved:.2f} s of imports"
+        f"  {checkpoint['id']}: {names}; with what these import {checkpoint['items']} items, "
+        f"{checkpoint['size_mb']:.0f} MB"
     )
