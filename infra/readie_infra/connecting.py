@@ -1,8 +1,7 @@
 """The connection to Redis or Valkey: how it is made, and its errors in our words."""
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from redis import exceptions
@@ -13,9 +12,8 @@ from redis.backoff import ExponentialBackoff
 from readie_infra.errors import StoreUnavailableError
 
 CONNECT_TIMEOUT_S = 1.0
-# A command that blocks on the server must end well before the socket gives up on it.
 ANSWER_TIMEOUT_S = 5.0
-LONGEST_BLOCK_S = 3.0
+LONGEST_BLOCK_S = 30.0  # of a command that waits on the server; then it is asked again
 RETRIES = 3  # with the pauses below about half a second: a restarting server, not an outage
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 0.25
@@ -23,46 +21,38 @@ MAX_CONNECTIONS = 1_000  # more commands than this at once is a leak, not load
 
 
 def connect(url: str) -> Redis:
-    """A client for ``redis://``, ``rediss://`` or ``unix://``; connects at its first command.
-
-    A broken connection is made anew and the command repeated, which every step of the store
-    allows. A server that does not answer is not asked again: `StoreUnavailableError` says so
-    within seconds.
-    """
+    """A client for ``redis://``, ``rediss://`` or ``unix://``; connects at its first command."""
     keepalive: dict[str, Any] = {} if url.startswith("unix:") else {"socket_keepalive": True}
     client: Redis = Redis.from_url(
         url,
         **keepalive,
         protocol=2,  # RESP3 over a unix socket raises in some releases of the client
         socket_connect_timeout=CONNECT_TIMEOUT_S,
-        # `translated` bounds each step as a whole. The client's own timeout waits with `wait_for`,
-        # which loses a cancellation that meets an answer (before Python 3.12) and costs a task.
+        # A `Line` watches its answers. The client's own timeout waits with `wait_for`, which loses
+        # a cancellation that meets an answer (before Python 3.12) and costs a task.
         socket_timeout=None,
         max_connections=MAX_CONNECTIONS,
-        retry=Retry(
-            ExponentialBackoff(cap=LONGEST_PAUSE_S, base=FIRST_PAUSE_S),
-            RETRIES,
-            supported_errors=(exceptions.ConnectionError,),
-        ),
+        retry=retrying(),
     )
     return client
 
 
-@asynccontextmanager
-async def translated() -> AsyncIterator[None]:
-    """Raise `StoreUnavailableError` for whatever the client raises inside the block, or its slowness.
+def retrying() -> Retry:
+    """How often, and at which intervals, a command is repeated whose connection broke."""
+    return Retry(
+        ExponentialBackoff(cap=LONGEST_PAUSE_S, base=FIRST_PAUSE_S),
+        RETRIES,
+        supported_errors=(exceptions.ConnectionError,),
+    )
 
-    A command that is given up this way, or cancelled, closes its connection: an answer that comes
-    late is never taken for that of another command.
-    """
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise `StoreUnavailableError` for whatever the client library raises inside the block."""
     try:
-        async with asyncio.timeout(ANSWER_TIMEOUT_S):
-            yield
+        yield
     except exceptions.RedisError as error:
         raise StoreUnavailableError(_reason(error), str(error)) from error
-    except TimeoutError as error:
-        detail = f"no answer within {ANSWER_TIMEOUT_S:g} s"
-        raise StoreUnavailableError("timeout", detail) from error
     except OSError as error:
         raise StoreUnavailableError("unreachable", str(error)) from error
 

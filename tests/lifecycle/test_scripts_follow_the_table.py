@@ -134,6 +134,7 @@ class Lifecycle(RuleBasedStateMachine):
         if call.state is State.RUNNING:
             call.cancel = True  # its worker ends it, or the sweep after the grace
         elif call.may(Transition.CANCEL):
+            call.overdue = False
             self.unqueue(call)
             call.move(Transition.CANCEL)
         assert answer is call.state

@@ -59,5 +59,5 @@ class CallStore(Submitting, Holding, Watching, Fleet, Sweeping):
         self._rebuild_from = 0
 
     async def close(self) -> None:
-        """Close the client's connections."""
-        await self._steps.client.aclose()
+        """Close the connections; what waits for an answer is told that the store is unavailable."""
+        await self._steps.close()

@@ -1,8 +1,5 @@
 """Which workers there are, and the server they all meet on."""
 
-from typing import Any
-
-from readie_infra.connecting import translated
 from readie_infra.store import endings
 from readie_infra.store.reading import outcome_text, pairs
 from readie_infra.store.steps import Steps, milliseconds
@@ -40,9 +37,9 @@ class Fleet:
 
     async def health(self) -> Health:
         """Ask the server how it is. Raises `StoreUnavailableError` when it does not answer."""
-        async with translated():
-            info: dict[str, Any] = await self._steps.client.info("everything")
-        eviction = str(info.get("maxmemory_policy", ""))
+        text = (await self._steps.ask("INFO", "server", "memory", "replication")).decode()
+        info = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+        eviction = info.get("maxmemory_policy", "")
         limit, used = int(info.get("maxmemory", 0)), int(info.get("used_memory", 0))
         warnings = []
         if limit and eviction != "noeviction":
@@ -53,6 +50,6 @@ class Fleet:
             warnings.append("memory is full: new calls are refused until some of it is free")
         if info.get("role") not in ("master", None):
             warnings.append("the server is a replica: connect to its primary")
-        name = str(info.get("server_name", "redis"))
-        version = str(info.get(f"{name}_version", info.get("redis_version", "?")))
+        name = info.get("server_name", "redis")
+        version = info.get(f"{name}_version", info.get("redis_version", "?"))
         return Health(f"{name} {version}", used, limit, eviction, tuple(warnings))

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import NoScriptError
 
-from readie_infra.connecting import translated
+from readie_infra.connecting import ANSWER_TIMEOUT_S, LONGEST_BLOCK_S, translated
+from readie_infra.line import Line
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -32,10 +33,12 @@ def _with_prelude(prelude: str, text: str) -> str:
 
 
 class Steps:
-    """Runs steps by name against one server, below one key prefix."""
+    """Runs steps by name, and plain commands, against one server, below one key prefix."""
 
     def __init__(self, client: "Redis", prefix: str) -> None:
-        self.client = client
+        self._pool = client.connection_pool
+        self._line = Line(self._pool)
+        self._waiting: dict[str, Line] = {}
         self._prefix = prefix
         self._sources = load_sources()
         self._digests = {
@@ -48,11 +51,29 @@ class Steps:
 
         A server that does not know the script (restarted, or its cache flushed) is given it.
         """
-        async with translated():
+        words = ("0", self._prefix, *arguments)
+        with translated():
             try:
-                return await self.client.evalsha(self._digests[name], 0, self._prefix, *arguments)
+                return await self._line.ask("EVALSHA", self._digests[name], *words)
             except NoScriptError:
-                return await self.client.eval(self._sources[name], 0, self._prefix, *arguments)
+                return await self._line.ask("EVAL", self._sources[name], *words)
+
+    async def ask(self, *words: str | bytes | int) -> Any:
+        """The raw answer to a plain command. Raises `StoreUnavailableError`."""
+        with translated():
+            return await self._line.ask(*words)
+
+    async def wait(self, waiter: str, *words: str | bytes | int) -> Any:
+        """The same for a command that blocks, on a connection that only this waiter uses."""
+        line = self._waiting.get(waiter)
+        if line is None:
+            line = self._waiting[waiter] = Line(self._pool, LONGEST_BLOCK_S + ANSWER_TIMEOUT_S)
+        with translated():
+            return await line.ask(*words)
+
+    async def close(self) -> None:
+        for line in (self._line, *self._waiting.values()):
+            await line.close()
 
 
 def milliseconds(seconds: float) -> int:

@@ -1,10 +1,11 @@
 """Waiting for what happens to calls: snapshots, doorbells, orders."""
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from readie_infra.connecting import LONGEST_BLOCK_S, translated
+from readie_infra.connecting import LONGEST_BLOCK_S
 from readie_infra.store.reading import READ_FIELDS, named, read_record
 from readie_infra.store.steps import Steps, milliseconds
 from readie_infra.store.values import Cursor, Order, Snapshot, StoredEvent, Wakeup
@@ -13,8 +14,6 @@ from readie_wire.keys import Keys
 EVENTS_AT_ONCE = 1_000  # bounds one read; a call with more is read on
 DOORBELLS_AT_ONCE = 1_000
 ORDERS_AT_ONCE = 100
-
-_Entries = list[tuple[bytes, dict[bytes, bytes]]]
 
 
 class Watching:
@@ -38,11 +37,9 @@ class Watching:
 
     async def known(self, call_ids: Sequence[str]) -> set[str]:
         """Those of the calls that still have a record."""
-        async with translated():
-            pipeline = self._steps.client.pipeline(transaction=False)
-            for call_id in call_ids:
-                pipeline.exists(self._keys.call(call_id))
-            found = await pipeline.execute()
+        found = await asyncio.gather(
+            *(self._steps.ask("EXISTS", self._keys.call(call_id)) for call_id in call_ids)
+        )
         return {call_id for call_id, there in zip(call_ids, found, strict=True) if there}
 
     async def subscribe(self, call_id: str, gateway: str) -> bool:
@@ -56,11 +53,11 @@ class Watching:
         Bells can be lost with the server's data: also look at waiting calls now and then.
         """
         stream = self._keys.doorbell(gateway)
-        rung = (await self._wait({stream: last_id}, DOORBELLS_AT_ONCE, block_s)).get(stream)
+        heard = await self._wait(gateway, {stream: last_id}, DOORBELLS_AT_ONCE, block_s)
+        rung = heard.get(stream)
         if not rung:
             return last_id, []
-        calls = dict.fromkeys(fields[b"call"].decode() for _, fields in rung)
-        return rung[-1][0].decode(), list(calls)
+        return rung[-1][0].decode(), list(dict.fromkeys(value.decode() for _, value in rung))
 
     async def orders_or_bell(
         self, worker: str, flavor: str, cursor: Cursor, block_s: float
@@ -71,12 +68,11 @@ class Watching:
         that found nothing and this wait is not missed. Take when it rang, and now and then.
         """
         control, bell = self._keys.control(worker), self._keys.bell(flavor)
-        heard = await self._wait(
-            {control: cursor.control, bell: cursor.bell}, ORDERS_AT_ONCE, block_s
-        )
+        after = {control: cursor.control, bell: cursor.bell}
+        heard = await self._wait(worker, after, ORDERS_AT_ONCE, block_s)
         orders, rung = heard.get(control, []), heard.get(bell, [])
         return Wakeup(
-            orders=[_order(fields[b"order"]) for _, fields in orders],
+            orders=[_order(text) for _, text in orders],
             bells=len(rung),
             cursor=Cursor(
                 control=orders[-1][0].decode() if orders else cursor.control,
@@ -85,13 +81,18 @@ class Watching:
         )
 
     async def _wait(
-        self, streams: Mapping[str, str], count: int, block_s: float
-    ) -> dict[str, _Entries]:
+        self, waiter: str, after: Mapping[str, str], count: int, block_s: float
+    ) -> dict[str, list[tuple[bytes, bytes]]]:
+        """Stream → its new entries: id and value of their only field."""
         block = milliseconds(min(block_s, LONGEST_BLOCK_S))
-        wanted: dict[Any, Any] = dict(streams)
-        async with translated():
-            answer: Any = await self._steps.client.xread(wanted, count=count, block=block)
-        return {name.decode(): entries for name, entries in answer or []}
+        options = ("COUNT", count, "BLOCK", block)
+        answer = await self._steps.wait(
+            waiter, "XREAD", *options, "STREAMS", *after, *after.values()
+        )
+        return {
+            stream.decode(): [(entry, fields[1]) for entry, fields in entries]
+            for stream, entries in answer or []
+        }
 
 
 def _order(text: bytes) -> Order:
