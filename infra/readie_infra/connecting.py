@@ -13,7 +13,7 @@ from readie_infra.errors import StoreUnavailableError
 
 CONNECT_TIMEOUT_S = 1.0
 ANSWER_TIMEOUT_S = 5.0
-LONGEST_BLOCK_S = 30.0  # of a command that waits on the server; then it is asked again
+LONGEST_BLOCK_S = 5.0  # of a command that waits on the server; then it is asked again
 RETRIES = 3  # with the pauses below about half a second: a restarting server, not an outage
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 0.25

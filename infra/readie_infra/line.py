@@ -34,12 +34,18 @@ class Line:
         self._retry = retrying()
         self._connecting = asyncio.Lock()
         self._link: _Link | None = None
+        self._closed = False
 
     async def ask(self, *words: str | bytes | int) -> Any:
         """Send one command; its answer, with bytes for strings."""
         return await self._retry.call_with_retry(lambda: self._ask(words), _go_on)
 
     async def close(self) -> None:
+        """Break the connection for good: what waits for an answer fails, as does what follows."""
+        self._closed = True
+        await self._drop()
+
+    async def _drop(self) -> None:
         if self._link is not None:
             await self._link.close()
             self._link = None
@@ -52,9 +58,11 @@ class Line:
 
     async def _linked(self) -> "_Link":
         async with self._connecting:
+            if self._closed:
+                raise exceptions.RedisError("the line was closed")
             if self._link is not None and not self._link.broken:
                 return self._link
-            await self.close()
+            await self._drop()
             settings = {
                 **self._pool.connection_kwargs,
                 "socket_timeout": None,  # idle is no fault here; the link watches its answers
@@ -81,7 +89,8 @@ class _Link:
         self._outgoing: list[bytes] = []
         self._pending: deque[tuple[float, asyncio.Future[Any]]] = deque()
         self._watch: asyncio.TimerHandle | None = None
-        self._writing: asyncio.Task[None] | None = None
+        self._writing = False
+        self._rest: asyncio.Task[None] | None = None
         self._reading = self._loop.create_task(self._read())
 
     async def send(self, words: tuple[str | bytes | int, ...]) -> Any:
@@ -91,28 +100,39 @@ class _Link:
             raise exceptions.ResponseError(f"{MAX_PENDING} commands wait for their answers")
         packed = self._connection.pack_command(*words)
         answer: asyncio.Future[Any] = self._loop.create_future()
+        busy = bool(self._pending)
         now = self._loop.time()
         self._pending.append((now, answer))
         self._outgoing += packed
-        if self._writing is None or self._writing.done():
-            self._writing = self._loop.create_task(self._write())
         if self._watch is None:
             self._watch = self._loop.call_at(now + self._timeout_s, self._look_at_oldest)
+        if not self._writing:
+            await self._write(gather=busy)
         return await answer
 
     async def close(self) -> None:
         self._break(exceptions.ConnectionError("the connection was closed"))
-        self._reading.cancel()
-        await asyncio.gather(self._reading, return_exceptions=True)
+        tasks = [task for task in (self._reading, self._rest) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._connection.disconnect(nowait=True)
 
-    async def _write(self) -> None:
+    async def _write(self, *, gather: bool) -> None:
+        """Send what is there; with ``gather``, after the other tasks of this turn had theirs."""
+        self._writing = True
         try:
+            if gather:
+                await asyncio.sleep(0)
             while self._outgoing:
                 packed, self._outgoing = self._outgoing, []
                 await self._connection.send_packed_command(packed, check_health=False)
         except (exceptions.RedisError, OSError) as error:
             self._break(error)
+        finally:
+            self._writing = False
+            if self._outgoing and self.broken is None:  # cancelled, with commands of others
+                self._rest = self._loop.create_task(self._write(gather=False))
 
     async def _read(self) -> None:
         try:

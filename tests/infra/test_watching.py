@@ -84,6 +84,16 @@ async def test_a_deleted_bell_rings_again_for_the_next_call(
     assert (await idle).rang
 
 
+async def test_a_wait_that_was_cancelled_does_not_hold_up_the_next(store: CallStore) -> None:
+    for _ in range(3):
+        given_up = asyncio.create_task(store.orders_or_bell("worker-a", "cpu", Cursor(), 5))
+        await asyncio.sleep(0.05)
+        given_up.cancel()
+        await asyncio.gather(given_up, return_exceptions=True)
+    async with asyncio.timeout(4):
+        assert not (await store.orders_or_bell("worker-a", "cpu", Cursor(), 0.01)).rang
+
+
 async def test_many_events_are_read_in_parts_without_gaps(store: CallStore) -> None:
     record = await enqueue(store)
     await take(store)

@@ -1,5 +1,6 @@
 """The Lua steps: loaded from the package, sent by digest, one round trip each."""
 
+import asyncio
 import hashlib
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -68,8 +69,14 @@ class Steps:
         line = self._waiting.get(waiter)
         if line is None:
             line = self._waiting[waiter] = Line(self._pool, LONGEST_BLOCK_S + ANSWER_TIMEOUT_S)
-        with translated():
-            return await line.ask(*words)
+        try:
+            with translated():
+                return await line.ask(*words)
+        except asyncio.CancelledError:
+            # The server goes on waiting: the next one to wait needs a connection of its own.
+            self._waiting.pop(waiter, None)
+            await line.close()
+            raise
 
     async def close(self) -> None:
         for line in (self._line, *self._waiting.values()):

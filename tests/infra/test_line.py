@@ -1,0 +1,119 @@
+"""One connection for everybody: answers reach whoever asked, whatever happens to the others."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from redis import exceptions
+
+from readie_infra import line
+from readie_infra.connecting import connect
+from readie_infra.line import Line
+from readie_infra.store import CallStore
+from support.flaky_proxy import FlakyProxy
+from support.redis_servers import RedisServer
+
+
+@pytest.fixture
+async def shared(each_redis: RedisServer) -> AsyncIterator[Line]:
+    opened = Line(connect(each_redis.socket_url).connection_pool)
+    yield opened
+    await opened.close()
+
+
+async def connections(shared: Line) -> int:
+    answer: bytes = await shared.ask("INFO", "clients")
+    fields = dict(row.split(b":") for row in answer.splitlines() if b":" in row)
+    return int(fields[b"connected_clients"])
+
+
+async def test_each_of_many_gets_its_own_answer_over_one_connection(shared: Line) -> None:
+    before = await connections(shared)
+    answers = await asyncio.gather(*(shared.ask("ECHO", str(number)) for number in range(2_000)))
+    assert answers == [str(number).encode() for number in range(2_000)]
+    assert await connections(shared) == before
+
+
+async def test_an_error_goes_to_who_asked_wrongly(shared: Line) -> None:
+    asked = [shared.ask("ECHO", "1"), shared.ask("NONSENSE"), shared.ask("ECHO", "2")]
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert answers[::2] == [b"1", b"2"]
+    assert isinstance(answers[1], exceptions.ResponseError)
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3])
+async def test_a_cancelled_command_disturbs_no_other(shared: Line, turns: int) -> None:
+    await shared.ask("PING")
+    asked = [asyncio.create_task(shared.ask("ECHO", str(number))) for number in range(20)]
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    for task in asked[::2]:
+        task.cancel()
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert answers[1::2] == [str(number).encode() for number in range(1, 20, 2)]
+    assert await shared.ask("ECHO", "after") == b"after"
+
+
+async def test_large_values_do_not_deadlock(shared: Line) -> None:
+    value = b"x" * 2_000_000
+    await asyncio.gather(*(shared.ask("SET", f"key-{number}", value) for number in range(8)))
+    found = await asyncio.gather(*(shared.ask("GET", f"key-{number}") for number in range(8)))
+    assert found == [value] * 8
+
+
+async def test_too_many_waiting_commands_are_refused(
+    shared: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await shared.ask("PING")
+    monkeypatch.setattr(line, "MAX_PENDING", 10)
+    answers = await asyncio.gather(*(shared.ask("PING") for _ in range(12)), return_exceptions=True)
+    assert sum(isinstance(answer, exceptions.ResponseError) for answer in answers) == 2
+
+
+async def test_commands_in_flight_are_repeated_when_the_connection_breaks(
+    valkey: RedisServer,
+) -> None:
+    async with FlakyProxy(valkey.socket_path).listening() as proxy:
+        shared = Line(connect(proxy.url).connection_pool)
+        await shared.ask("PING")
+        proxy.lose_next_answer()
+        answers = await asyncio.gather(*(shared.ask("ECHO", str(n)) for n in range(50)))
+        assert answers == [str(n).encode() for n in range(50)]
+        assert proxy.lost == 1
+        await shared.close()
+
+
+async def test_a_wrong_password_is_an_error_and_not_a_wait(
+    own_valkey: Callable[..., RedisServer],
+) -> None:
+    server = own_valkey()
+    server.command("CONFIG", "SET", "requirepass", "right")
+    wrong = Line(connect(f"redis://:wrong@127.0.0.1:{server.port}/0").connection_pool)
+    with pytest.raises(exceptions.AuthenticationError):
+        await wrong.ask("PING")
+    right = Line(connect(f"redis://:right@127.0.0.1:{server.port}/0").connection_pool)
+    assert await right.ask("ECHO", "in") == b"in"
+    await wrong.close()
+    await right.close()
+
+
+async def test_what_waits_ends_when_the_line_is_closed(shared: Line) -> None:
+    waiting = asyncio.create_task(shared.ask("BLPOP", "nothing", 30))
+    await asyncio.sleep(0.05)
+    await shared.close()
+    with pytest.raises(exceptions.RedisError):
+        await waiting
+    with pytest.raises(exceptions.RedisError, match="closed"):
+        await shared.ask("PING")
+
+
+async def test_waiting_for_doorbells_holds_up_nobody_else(store: CallStore) -> None:
+    waiting = [
+        asyncio.create_task(store.doorbells(gateway, "0-0", 20)) for gateway in ("one", "two")
+    ]
+    await asyncio.sleep(0.05)
+    async with asyncio.timeout(10):
+        assert await store.workers() == []
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
