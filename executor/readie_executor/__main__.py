@@ -64,13 +64,13 @@ def _capture(environment: Mapping[str, str]) -> int:
     surroundings.create()
     surroundings.enter()
     output.configure()
-    ticket = capturing.capture(_preimports(environment), run_dir, surroundings)
-    if ticket is None:
+    clone = capturing.capture(_preimports(environment), run_dir, surroundings)
+    if clone is None:
         return REFUSED_EXIT
-    if ticket.measure:
+    if clone.ticket.measure:
         return 0
     connection = _connected(f"unix:{run_dir}/executor.sock")
-    return _serve(connection, surroundings, Greeting("capture", ticket.checkpoint))
+    return _serve(connection, clone.surroundings, Greeting("capture", clone.ticket.checkpoint))
 
 
 def _serve(connection: socket.socket, surroundings: Surroundings, greeting: Greeting) -> int:
@@ -111,4 +111,5 @@ if __name__ == "__main__":
     # must not keep the sandbox alive.
     code = main(dict(os.environ))
     output.flush()
+    output.close()
     os._exit(code)

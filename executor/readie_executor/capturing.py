@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from readie_executor import hygiene, output
 from readie_executor.environment import Surroundings
@@ -29,7 +29,15 @@ class Ticket:
     measure: bool
 
 
-def capture(names: Sequence[str], run_dir: str, surroundings: Surroundings) -> Ticket | None:
+@dataclass(frozen=True, slots=True)
+class Clone:
+    """A restored process: what its ticket said, and its own private folders."""
+
+    ticket: Ticket
+    surroundings: Surroundings
+
+
+def capture(names: Sequence[str], run_dir: str, surroundings: Surroundings) -> Clone | None:
     """Import, announce readiness on stdout in one line of JSON, and wait for the ticket.
 
     The process is saved while it waits; what comes after runs in each restored copy, which is made
@@ -43,16 +51,19 @@ def capture(names: Sequence[str], run_dir: str, surroundings: Surroundings) -> T
         return None
     _announce(READY_LINE, {**prepared.report, "mapped_files": _mapped_files()})
     ticket = _wait_for_ticket(f"{run_dir}/ticket.json")
+    # The folders of the capture are in every clone alike; a clone's own are named after it.
+    clone = Clone(ticket, replace(surroundings, folder=f"{surroundings.folder}-{ticket.clone}"))
     if not ticket.measure:
-        _become_clone(ticket, prepared, surroundings)
-    return ticket
+        _become_clone(clone, prepared)
+    return clone
 
 
-def _become_clone(ticket: Ticket, prepared: Prepared, surroundings: Surroundings) -> None:
+def _become_clone(clone: Clone, prepared: Prepared) -> None:
+    surroundings = clone.surroundings
     surroundings.create()
     surroundings.enter()
     output.configure()
-    hygiene.freshen(prepared.baseline, prepared.generators, ticket.entropy)
+    hygiene.freshen(prepared.baseline, prepared.generators, clone.ticket.entropy)
     hooks.run_after_restore()
 
 

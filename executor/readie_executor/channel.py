@@ -1,5 +1,6 @@
 """The executor's end of its connection to the worker: whole messages over a blocking socket."""
 
+import select
 import socket
 from collections.abc import Mapping
 from typing import Any
@@ -47,6 +48,10 @@ class Channel:
                 raise ConnectionEndedError
             self._waiting = self._decoder.feed(data)
         return self._waiting.pop(0)
+
+    def quiet_for(self, seconds: float) -> bool:
+        """Whether nothing arrives for so long; the end of the stream counts as an arrival."""
+        return not select.select([self._connection.fileno()], [], [], seconds)[0]
 
     def expect(self, frame_type: FrameType) -> Message:
         """The next message, which must be of this type; PING may come in between.

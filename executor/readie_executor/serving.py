@@ -11,10 +11,14 @@ from readie_executor import output
 from readie_executor.calling import Call, load_unpickler
 from readie_executor.channel import Channel
 from readie_executor.environment import Surroundings
+from readie_executor.rehearsing import rehearse
 from readie_executor.running import Answer, answer
 from readie_wire.framing import FrameType
 from readie_wire.outcome import ErrorInfo, ErrorKind
 from readie_wire.versions import PROTOCOL_VERSION
+
+# A clone without a call for so long was made ahead of one, so it has time to rehearse.
+SPARE_AFTER_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,8 @@ def serve(channel: Channel, surroundings: Surroundings, greeting: Greeting) -> N
     `OSError` when the worker is gone.
     """
     channel.send(FrameType.HELLO, greeting.to_json())
+    if greeting.checkpoint is not None and channel.quiet_for(SPARE_AFTER_S):
+        rehearse(surroundings)
     message = channel.expect(FrameType.CALL)
     channel.send(FrameType.READY)
     load_unpickler(message)  # while GO is on its way, and not on the function's account
