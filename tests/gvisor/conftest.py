@@ -1,22 +1,34 @@
-"""The real runsc of this machine, for tests that start sandboxes with it."""
+"""The real runsc of this machine, and an open runtime on it."""
 
-import os
-import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
-from readie_worker.sandbox.gvisor.builds import identify
-from readie_worker.sandbox.selftest import find_runsc
-from support.requirements import require_part
+from support.gvisor_kit import GVisorKit, real_runsc
+from support.sandbox_kits import Bench, open_bench
+
+OpenGVisor = Callable[..., Awaitable[Bench]]
 
 
 @pytest.fixture(scope="session")
 def runsc() -> Path:
-    """A `runsc` that this user may use, or the test does not go on."""
-    usable = sys.platform == "linux" and os.geteuid() == 0
-    found = find_runsc() if usable else None
-    version = identify(found.resolve()).version if found is not None else None
-    require_part("runsc", version, "infra/gvisor/install, as root on Linux")
-    assert found is not None
-    return found.resolve()
+    return real_runsc()
+
+
+@pytest.fixture
+async def open_gvisor(short_path: Path) -> AsyncIterator[OpenGVisor]:
+    """Opens a runtime; options are those of `GVisorKit`."""
+    async with AsyncExitStack() as stack:
+
+        async def open_it(modules: Mapping[str, str] | None = None, **options: object) -> Bench:
+            kit = GVisorKit(short_path, modules or {}, **options)  # type: ignore[arg-type]
+            return await stack.enter_async_context(open_bench(kit))
+
+        yield open_it
+
+
+@pytest.fixture
+async def bench(open_gvisor: OpenGVisor) -> Bench:
+    return await open_gvisor()

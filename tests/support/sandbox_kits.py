@@ -2,9 +2,7 @@
 
 import asyncio
 import itertools
-import subprocess
 import sys
-import sysconfig
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -14,6 +12,8 @@ from typing import Protocol
 from readie_worker.sandbox.api import Checkpoint, Limits, Runtime, Sandbox, SandboxSpec
 from readie_worker.sandbox.fork import ForkRuntime
 from support.executor_driver import ExecutorDriver, driven
+from support.gvisor_kit import GVisorKit
+from support.interpreters import interpreter_with
 
 MEBIBYTE = 1 << 20
 _numbers = itertools.count(1)
@@ -104,19 +104,7 @@ class ForkKit:
         return checkpoint
 
 
-def interpreter_with(folder: Path, modules: Mapping[str, str]) -> Path:
-    """This interpreter, with the packages of the tests' own environment and more modules."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    [site_packages] = folder.glob("lib/python*/site-packages")
-    ours = sysconfig.get_path("purelib")
-    (site_packages / "ours.pth").write_text(f"import site; site.addsitedir({ours!r})\n")
-    for name, source in modules.items():
-        (site_packages / f"{name}.py").write_text(source)
-    return folder / "bin" / "python"
-
-
-# The gVisor kit joins here, so that the same suite runs on it.
-KITS: dict[str, MakeKit] = {"fork": ForkKit}
+KITS: dict[str, MakeKit] = {"fork": ForkKit, "gvisor": GVisorKit}
 
 
 async def gather_calls(runnings: list[Running], function: Callable[[], object]) -> list[object]:

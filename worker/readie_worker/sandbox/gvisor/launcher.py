@@ -189,7 +189,7 @@ _SERVING = {
     "EXECUTOR_MODE": "sandbox",
     "READIE_CONNECTION": f"unix:{SOCKET_INSIDE}",
     "READIE_RUN_DIR": RUN_DIR,
-    "READIE_FOLDER": HOME,
+    "READIE_FOLDER": f"{HOME}/sandbox",
 }
 
 
@@ -202,14 +202,16 @@ def capturing_environment(imports: str) -> dict[str, str]:
     }
 
 
-async def open_ground(parent: Path, build: RunscBuild, *, with_network: bool) -> Ground:
+async def open_ground(
+    parent: Path, build: RunscBuild, python: Path, *, with_network: bool
+) -> Ground:
     """Lay out everything on the host. Raises `RuntimeUnavailableError`; nothing is left then."""
     folder = RuntimeFolder(parent)
     network = SandboxNetwork(folder.owner) if with_network else None
     try:
         mount_tmpfs(folder.runs)
         cgroups = open_cgroups(folder.owner)
-        rootfs = await asyncio.to_thread(build_host_rootfs, folder.root)
+        rootfs = await asyncio.to_thread(build_host_rootfs, folder.root, python)
         if network is not None:
             await network.open()
     except BaseException as error:

@@ -150,7 +150,7 @@ class SandboxNetwork:
             table ip {self._table} {{
                 chain input {{
                     type filter hook input priority -10;
-                    {ours} drop
+                    {ours} reject with icmp admin-prohibited
                 }}
                 chain forward {{
                     type filter hook forward priority -10;
@@ -158,7 +158,7 @@ class SandboxNetwork:
                     oifname "rd{self._owner}*" drop
                     {ours} ip daddr {{ {servers} }} udp dport 53 accept
                     {ours} ip daddr {{ {servers} }} tcp dport 53 accept
-                    {ours} ip daddr {{ {closed} }} drop
+                    {ours} ip daddr {{ {closed} }} reject with icmp admin-prohibited
                     {ours} ip saddr != {self._slice} drop
                 }}
                 chain out {{

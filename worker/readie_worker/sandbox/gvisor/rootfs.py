@@ -6,22 +6,22 @@ Never whole trees that hold people's data: those are refused by name.
 """
 
 import hashlib
-import importlib.metadata
-import importlib.util
 import json
 import os
 import platform
 import shutil
-import sys
-from collections.abc import Iterable
+import subprocess
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from readie_worker.sandbox.errors import RuntimeUnavailableError
+from readie_worker.sandbox.gvisor import inventory
 from readie_worker.sandbox.gvisor.ocispec import HOME, RUN_DIR, Bind
 
 UID = GID = 1000  # the user of every sandbox; it owns nothing but its home folder
-PACKAGES = ("readie_executor", "readie_wire", "readie")
+INVENTORY_DEADLINE_S = 60.0  # an interpreter start and a look at every distribution
 
 # Folders that are never bound whole, however an interpreter was installed.
 _TREES = "/ /boot /dev /etc /home /mnt /opt /proc /root /run /srv /sys /tmp /var"
@@ -52,17 +52,21 @@ class Rootfs:
     digest: str
 
 
-def build_host_rootfs(folder: Path) -> Rootfs:
-    """Lay out `folder` as the root of sandboxes that run this interpreter and its environment.
+def build_host_rootfs(folder: Path, python: Path) -> Rootfs:
+    """Lay out `folder` as the root of sandboxes that run `python` with all that it has installed.
 
     Everything appears at the path it has on the host. Raises `RuntimeUnavailableError` when the
-    interpreter lies where it cannot be bound.
+    interpreter cannot run the executor or lies where it cannot be bound.
     """
-    packages = _package_folders()
-    wanted = [*_system_folders(), *_prefixes(), *packages]
+    found = _take_inventory(python)
+    if missing := [name for name, places in found["packages"].items() if not places]:
+        raise RuntimeUnavailableError(f"{', '.join(missing)} not installed for {python}")
+    packages = [Path(place) for places in found["packages"].values() for place in places]
+    site_folders = map(Path, found["site_folders"])
+    wanted = [*_system_folders(), *_prefixes(found["prefixes"]), *site_folders, *packages]
     binds = tuple(Bind(path, str(path)) for path in _without_nested(wanted))
     _lay_out(folder, binds)
-    return Rootfs(folder, binds, sys.executable, _host_digest(binds, packages))
+    return Rootfs(folder, binds, found["executable"], _digest(found, binds))
 
 
 def build_bare_rootfs(folder: Path) -> Rootfs:
@@ -80,8 +84,8 @@ def _system_folders() -> list[Path]:
     return [path for path in wanted if path.is_dir()]
 
 
-def _prefixes() -> list[Path]:
-    prefixes = sorted({Path(sys.base_prefix), Path(sys.prefix)})
+def _prefixes(names: Iterable[str]) -> list[Path]:
+    prefixes = [Path(name) for name in names]
     for prefix in prefixes:
         if prefix in FORBIDDEN_BINDS or prefix == Path.home():
             raise RuntimeUnavailableError(
@@ -89,17 +93,6 @@ def _prefixes() -> list[Path]:
                 "install Python or the virtual environment in a folder of its own"
             )
     return prefixes
-
-
-def _package_folders() -> list[Path]:
-    """The executor and what it needs of ours, wherever they are installed; never imported here."""
-    folders: list[Path] = []
-    for name in PACKAGES:
-        spec = importlib.util.find_spec(name)
-        if spec is None or not spec.submodule_search_locations:
-            raise RuntimeUnavailableError(f"{name} is not installed for {sys.executable}")
-        folders += map(Path, spec.submodule_search_locations)
-    return folders
 
 
 def _without_nested(paths: Iterable[Path]) -> list[Path]:
@@ -137,30 +130,29 @@ def _lay_out(folder: Path, binds: Iterable[Bind]) -> None:
     (folder / "var" / "tmp").chmod(0o1777)
 
 
-def _host_digest(binds: Iterable[Bind], packages: Iterable[Path]) -> str:
+def _take_inventory(python: Path) -> dict[str, Any]:
+    program = Path(inventory.__file__)
+    try:
+        done = subprocess.run(
+            [python, "-I", program],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=INVENTORY_DEADLINE_S,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        words = getattr(error, "stderr", None) or ""
+        raise RuntimeUnavailableError(f"{python} cannot be run: {error} {words}") from error
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _digest(found: Mapping[str, Any], binds: Iterable[Bind]) -> str:
     """The interpreter build, libc, the system's release, distributions' file lists, our code."""
-    records = sorted(
-        (name, distribution.version, hashlib.sha256(_record(distribution)).hexdigest())
-        for distribution in importlib.metadata.distributions()
-        # Ours may be installed in place: its code is hashed below, as it is.
-        if (name := distribution.metadata["Name"].lower()) != "readie"
-    )
     described = {
-        "python": [sys.version, sys.executable, sys.base_prefix],
-        "libc": platform.libc_ver(),
+        **found,
         "system": platform.freedesktop_os_release(),
         "binds": sorted(bind.target for bind in binds),
-        "distributions": records,
-        "executor": [
-            (str(file), hashlib.sha256(file.read_bytes()).hexdigest())
-            for package in packages
-            for file in sorted(package.rglob("*.py"))
-        ],
     }
     canonical = json.dumps(described, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
-
-
-def _record(distribution: importlib.metadata.Distribution) -> bytes:
-    text = distribution.read_text("RECORD") or distribution.read_text("METADATA") or ""
-    return text.encode()

@@ -44,7 +44,8 @@ class Adopted:
 class GVisorRuntime:
     """See `readie_worker.sandbox.api.Runtime`.
 
-    ``folder`` may be shared by runtimes. ``network`` is the widest that a sandbox may ask for;
+    ``folder`` may be shared by runtimes. ``python`` is the interpreter that sandboxes run, with all
+    that it has installed. ``network`` is the widest that a sandbox may ask for;
     ``none`` can always be had. ``ahead``: how many sandboxes are kept created, so that a start only
     has to restore. ``strict``: a checkpoint that was captured elsewhere is refused, else only noted.
     Deadlines in seconds.
@@ -55,6 +56,7 @@ class GVisorRuntime:
         folder: Path,
         *,
         runsc: Path,
+        python: Path = Path(sys.executable),
         network: Network = "sandbox",
         environment: Mapping[str, str] | None = None,
         ahead: int = 0,
@@ -64,6 +66,7 @@ class GVisorRuntime:
         given = environment or {}
         self._parent = folder
         self._binary = runsc
+        self._python = python
         self._network: Network = network
         self._variables = {name: given[name] for name in PASSED_ON if name in given}
         self._ahead = ahead
@@ -92,7 +95,9 @@ class GVisorRuntime:
         build = await asyncio.to_thread(_usable_build, self._binary)
         self._parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         await remove_orphans(self._parent, build)
-        ground = await open_ground(self._parent, build, with_network=self._network == "sandbox")
+        ground = await open_ground(
+            self._parent, build, self._python, with_network=self._network == "sandbox"
+        )
         self._launcher = launcher = Launcher(ground, self._variables)
         self._shelf = Shelf(launcher, self._network, self._ahead)
         self._mapped = MappedFiles(ground.rootfs.root, ground.rootfs.binds)
