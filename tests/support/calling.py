@@ -71,11 +71,11 @@ class Caller:
     blobs: BlobStore
     name: str = field(default_factory=lambda: new_boot_id("gateway"))
 
-    async def spawn(
+    def record(
         self, function: Callable[..., Any], *args: Any, choice: Choice | None = None, **options: Any
-    ) -> str:
-        payload = cloudpickle.dumps({"func": function, "args": args, "kwargs": {}})
-        record = CallRecord(
+    ) -> CallRecord:
+        """A call as a gateway writes it; ``options`` are those of the call."""
+        return CallRecord(
             call_id=new_call_id(),
             state=State.QUEUED,
             token="default",
@@ -85,9 +85,13 @@ class Caller:
             python=python_minor(),
             choice=choice or Choice(),
             options={"timeout": SURELY, "memory": 1 << 30, **options},
-            payload=payload,
+            payload=cloudpickle.dumps({"func": function, "args": args, "kwargs": {}}),
         )
-        return await self.enqueue(record)
+
+    async def spawn(
+        self, function: Callable[..., Any], *args: Any, choice: Choice | None = None, **options: Any
+    ) -> str:
+        return await self.enqueue(self.record(function, *args, choice=choice, **options))
 
     async def enqueue(self, record: CallRecord) -> str:
         await self.store.enqueue(

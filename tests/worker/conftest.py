@@ -20,8 +20,14 @@ from support.redis_servers import RedisServer
 
 
 @pytest.fixture
-def open_store(valkey: RedisServer) -> Callable[[], CallStore]:
-    return lambda: CallStore(connect(valkey.socket_url))
+def server(valkey: RedisServer) -> RedisServer:
+    """The server that worker and caller meet on; a module may put its own in this place."""
+    return valkey
+
+
+@pytest.fixture
+def open_store(server: RedisServer) -> Callable[[], CallStore]:
+    return lambda: CallStore(connect(server.socket_url))
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -355,14 +356,8 @@ async def test_a_choice_of_another_generation_is_priced_again(
 async def test_code_of_another_python_is_refused_by_its_version(
     worker: Worker, caller: Caller, manifest: Manifest
 ) -> None:
-    from dataclasses import replace
-
-    call = await caller.spawn(os.getpid, choice=chosen(manifest))
-    record = (await caller.end_of(call)).snapshot.record
-    foreign = replace(
-        record, call_id=record.call_id[:-1] + "x", python="3.99", state=State.QUEUED, outcome=None
-    )
-    ended = await caller.end_of(await caller.enqueue(foreign))
+    record = caller.record(os.getpid, choice=chosen(manifest))
+    ended = await caller.end_of(await caller.enqueue(replace(record, python="3.99")))
     assert ended.error.kind is ErrorKind.INCOMPATIBLE_PYTHON
     assert "3.99" in ended.error.message
 
