@@ -33,6 +33,9 @@ from dataclasses import dataclass
 
 from readie_wire.outcome import ErrorInfo, Receipt
 
+_FROM_CAUSE = "The above exception was the direct cause of the following exception:"
+_IN_CONTEXT = "During handling of the above exception, another exception occurred:"
+
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
@@ -150,7 +153,7 @@ class RemoteExecutionError(ExecutionError):
         super().__init__(_described(remote), remote)
         self.remote_type = remote.type
         self.message = remote.message
-        self.traceback = remote.traceback
+        self.traceback = _traced(remote)
 
     def __reduce__(self) -> tuple[type, tuple[ErrorInfo | None]]:
         return type(self), (self.remote,)
@@ -197,6 +200,13 @@ class PackageInstallError(ExecutionError):
 
 def _described(remote: ErrorInfo) -> str:
     text = f"{remote.type}: {remote.message}" if remote.message else remote.type
-    if not remote.traceback:
-        return text
-    return f"{text}\n\nRemote traceback:\n{remote.traceback.rstrip()}"
+    trace = _traced(remote)
+    return f"{text}\n\nRemote traceback:\n{trace.rstrip()}" if trace else text
+
+
+def _traced(remote: ErrorInfo) -> str:
+    """The traceback with those of the errors before it, in the words and order of Python's own."""
+    if remote.cause is None:
+        return remote.traceback
+    link = _IN_CONTEXT if remote.context else _FROM_CAUSE
+    return f"{_traced(remote.cause).rstrip()}\n\n{link}\n\n{remote.traceback}"

@@ -80,8 +80,6 @@ def _raise_remote(error: ErrorInfo, ended: Ended, logs: Sequence[LogLine]) -> No
     remote = _with_call(RemoteExecutionError(error), ended, logs)
     if hint := _missing_module_hint(error):
         remote.add_note(hint)
-    for note in error.notes:
-        remote.add_note(note)
     if not ended.body:
         raise remote
     try:

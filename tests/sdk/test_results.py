@@ -82,7 +82,9 @@ def test_an_exception_group_comes_through_with_its_members() -> None:
 def test_one_printed_traceback_holds_call_site_decoding_error_and_remote_traceback() -> None:
     """The class exists only where the function ran."""
     body = pickle.dumps(ValueError("x")).replace(b"builtins", b"only_the")
-    error = raised(failed(ErrorKind.EXCEPTION, body, kind_name="only_there.Strange", traceback=REMOTE))
+    error = raised(
+        failed(ErrorKind.EXCEPTION, body, kind_name="only_there.Strange", traceback=REMOTE)
+    )
     assert isinstance(error, readie.RemoteExecutionError)
     assert (error.remote_type, error.message, error.traceback) == (
         "only_there.Strange",
@@ -103,7 +105,9 @@ class Interrupt(KeyboardInterrupt):
 
 @pytest.mark.parametrize("foreign", [KeyboardInterrupt("mine"), SystemExit(3), GeneratorExit()])
 def test_what_is_no_exception_never_passes_for_one_of_this_process(foreign: BaseException) -> None:
-    error = raised(failed(ErrorKind.EXCEPTION, pickle.dumps(foreign), kind_name="KeyboardInterrupt"))
+    error = raised(
+        failed(ErrorKind.EXCEPTION, pickle.dumps(foreign), kind_name="KeyboardInterrupt")
+    )
     assert type(error) is readie.RemoteExecutionError
 
 
