@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import redis
 import rq
@@ -53,7 +54,7 @@ def stream_floor(socket_path: str) -> Iterator[Callable[[], object]]:
         def round_trip() -> object:
             nonlocal last
             client.xadd("floor:in", {"x": b"1"}, maxlen=100)
-            answer = client.xread({"floor:out": last}, block=10_000, count=1)
+            answer: Any = client.xread({"floor:out": last}, block=10_000, count=1)
             last = answer[0][1][-1][0]
             return last
 

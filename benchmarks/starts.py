@@ -4,6 +4,7 @@ import multiprocessing
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import readie
 from benchmarks.measuring import Contestant, Series, alternate
@@ -26,9 +27,11 @@ def fresh_interpreter() -> object:
     return subprocess.run([sys.executable, "-c", PROGRAM], check=True, capture_output=True).stdout
 
 
-def in_new_process(method: str, preload: Sequence[str] = ()) -> Callable[[], object]:
+def in_new_process(
+    method: Literal["spawn", "forkserver"], preload: Sequence[str] = ()
+) -> Callable[[], object]:
     """One process per call by ``multiprocessing``; its answer through a pipe."""
-    context = multiprocessing.get_context(method)
+    context: Any = multiprocessing.get_context(method)
     if preload:
         context.set_forkserver_preload(list(preload))
 
