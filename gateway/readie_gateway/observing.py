@@ -9,6 +9,7 @@ from readie_gateway.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
+_CLIENT_GONE = 499  # the status, by custom, of a request whose client left before the answer
 _UNROUTED = "unrouted"  # paths that no route has: as labels they would be without bound
 
 
@@ -24,7 +25,7 @@ class Observing:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
-        status = 0
+        status = _CLIENT_GONE
 
         async def observed(message: Message) -> None:
             nonlocal status

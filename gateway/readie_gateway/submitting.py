@@ -54,10 +54,11 @@ async def submit(
         except BaseException:
             await _drop_payload(services, blob)
             raise
-        if not enqueued.created:
+        if enqueued.created:
+            kind = "checkpoint" if placement.choice.checkpoint else "cold"
+            services.metrics.calls.labels(placement.flavor, kind).inc()
+        else:
             await _drop_payload(services, blob)
-    kind = "checkpoint" if placement.choice.checkpoint else "cold"
-    services.metrics.calls.labels(placement.flavor, kind).inc()
     return Accepted(enqueued.call_id, placement.choice, enqueued.created)
 
 

@@ -27,6 +27,9 @@ REPRESENTATIONS: Mapping[str, Representation] = {
     MEDIA_FRAMES: Frames(),
 }
 KEEP_ALIVE_S = 15.0  # proxies close connections that are silent for 30 to 60 s
+# A warm call ends sooner than this: its acceptance then leaves with its end, as one packet.
+HOLD_S = 0.02
+PIECE_BYTES = 64 << 10  # small frames are joined to this, large ones leave as they are
 SEND_S = 60.0  # a client that takes nothing for this long is gone
 
 
@@ -49,9 +52,12 @@ async def stream_call(
     """
     answer = _Answer(representation, send)
     async with ClientConnection(receive) as client:
-        await answer.begin()
         if opening is not None:
             await answer.write(representation.events(watch.call_id, [opening]))
+            if await watch.changed(HOLD_S):
+                watch.ring()  # for who follows
+            else:
+                await answer.flush()
         snapshots = follow(
             services.store, watch, client, after=after, window_s=window_s, first=first
         )
@@ -74,7 +80,6 @@ async def send_outcome(
     """
     answer = _Answer(representation, send)
     result = await read_result(services, snapshot.record)
-    await answer.begin()
     await answer.end(snapshot, result)
     await answer.finish()
 
@@ -87,7 +92,9 @@ async def _relay(
             if snapshot.events:
                 record = snapshot.record
                 await answer.write(answer.representation.events(record.call_id, snapshot.events))
-            await answer.keep_alive()
+            if not is_over(snapshot):  # its end follows, and goes with it
+                await answer.flush()
+                await answer.keep_alive()
     record = snapshot.record  # of the last one: there is at least one, or an error
     if not is_over(snapshot):
         reason = "shutdown" if watch.closing else "window"
@@ -97,31 +104,36 @@ async def _relay(
 
 
 class _Answer:
-    """The body being sent, in pieces with a deadline each."""
+    """The response being sent. What is written leaves with `flush`, in one piece with a deadline."""
 
     def __init__(self, representation: Representation, send: Send) -> None:
         self.representation = representation
         self._send = send
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._begun = False
         self._clock = asyncio.get_running_loop().time
-        self._written_at = self._clock()
+        self._sent_at = self._clock()
 
-    async def begin(self) -> None:
-        headers = [
-            (b"content-type", self.representation.media_type.encode("ascii")),
-            (b"cache-control", b"no-store"),
-            (b"x-accel-buffering", b"no"),  # tells nginx to pass each event on at once
-        ]
-        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+    async def write(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+        self._size += len(piece)
+        if self._size >= PIECE_BYTES:
+            await self.flush()
 
-    async def write(self, piece: bytes, *, more: bool = True) -> None:
-        if not piece and more:
+    async def flush(self, *, more: bool = True) -> None:
+        body, self._pieces, self._size = b"".join(self._pieces), [], 0
+        if not body and more and self._begun:
             return
         try:
             async with asyncio.timeout(SEND_S):
-                await self._send({"type": "http.response.body", "body": piece, "more_body": more})
+                if not self._begun:
+                    self._begun = True
+                    await self._begin()
+                await self._send({"type": "http.response.body", "body": body, "more_body": more})
         except TimeoutError as error:
             raise ClientGoneError from error
-        self._written_at = self._clock()
+        self._sent_at = self._clock()
 
     async def end(self, snapshot: Snapshot, result: bytes) -> None:
         record = snapshot.record
@@ -129,12 +141,21 @@ class _Answer:
         for piece in self.representation.outcome(record, outcome_of(record), result, seq):
             await self.write(piece)
 
-    async def keep_alive(self) -> None:
-        if self._clock() - self._written_at >= KEEP_ALIVE_S:
-            await self.write(self.representation.keep_alive)
-
     async def pending(self, call_id: str, state: str, reason: str) -> None:
         await self.write(self.representation.pending(call_id, state, reason))
 
+    async def keep_alive(self) -> None:
+        if self._clock() - self._sent_at >= KEEP_ALIVE_S:
+            await self.write(self.representation.keep_alive)
+            await self.flush()
+
     async def finish(self) -> None:
-        await self.write(b"", more=False)
+        await self.flush(more=False)
+
+    async def _begin(self) -> None:
+        headers = [
+            (b"content-type", self.representation.media_type.encode("ascii")),
+            (b"cache-control", b"no-store"),
+            (b"x-accel-buffering", b"no"),  # tells nginx to pass each event on at once
+        ]
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})

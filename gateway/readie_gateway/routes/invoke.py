@@ -62,9 +62,9 @@ class Invoke:
                         REPRESENTATIONS[media],
                         receive,
                         send,
-                        after=1,
+                        after=1 if accepted.created else 0,
                         window_s=window_s,
-                        opening=_accepted_event(accepted),
+                        opening=_accepted_event(accepted) if accepted.created else None,
                     )
 
 
