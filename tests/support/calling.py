@@ -120,3 +120,10 @@ class Caller:
         self, function: Callable[..., Any], *args: Any, choice: Choice | None = None, **options: Any
     ) -> Ended:
         return await self.end_of(await self.spawn(function, *args, choice=choice, **options))
+
+
+async def until(true: Callable[[], Any]) -> None:
+    """For what announces itself to nobody: the state of a process, what a worker holds."""
+    async with asyncio.timeout(SURELY):
+        while not true():
+            await asyncio.sleep(0.01)

@@ -20,7 +20,7 @@ from readie_wire.outcome import ErrorKind, StartKind
 from readie_wire.records import Choice
 from readie_worker.sandbox.fork import ForkRuntime
 from readie_worker.service import Worker
-from support.calling import SURELY, Caller, text_of
+from support.calling import SURELY, Caller, text_of, until
 from support.generations import EMPTY, write_generation
 
 DECIMALS = "checkpoint_1"
@@ -56,13 +56,6 @@ async def bare_worker(runtime: ForkRuntime, start_worker: StartWorker) -> AsyncI
     """Without a generation: every start is cold."""
     async with start_worker(runtime) as worker:
         yield worker
-
-
-async def until(true: Callable[[], Any]) -> None:
-    """For what announces itself to nobody: the state of a process, what a worker holds."""
-    async with asyncio.timeout(SURELY):
-        while not true():
-            await asyncio.sleep(0.01)
 
 
 def chosen(manifest: Manifest, checkpoint: str = EMPTY, **more: Any) -> Choice:

@@ -3,12 +3,10 @@
 The sandboxes are fakes that fail on request; the store is a real one.
 """
 
-import asyncio
 import pickle
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import structlog.testing
@@ -22,7 +20,7 @@ from readie_worker.holdings import QUARANTINE_AFTER
 from readie_worker.sandbox.fake import FakeAnswer, FakeRuntime, Fault
 from readie_worker.sandbox.guarded import GuardedRuntime
 from readie_worker.service import Worker
-from support.calling import SURELY, Caller
+from support.calling import Caller, until
 from support.generations import EMPTY, write_generation
 
 StartWorker = Callable[..., AbstractAsyncContextManager[Worker]]
@@ -90,13 +88,6 @@ async def worker(
     ) as worker:
         await until(lambda: len(fake.adopted) == 2)
         yield worker
-
-
-async def until(true: Callable[[], Any]) -> None:
-    """For what a fake does by itself and announces to nobody."""
-    async with asyncio.timeout(SURELY):
-        while not true():
-            await asyncio.sleep(0.01)
 
 
 def chosen(manifest: Manifest, checkpoint: str = EMPTY) -> Choice:

@@ -107,10 +107,9 @@ class Pool:
         held = {checkpoint.key: checkpoint for checkpoint in self._holdings.checkpoints}
         for key in self._shelves.keys() - held.keys():
             self._clear(self._shelves.pop(key))
-        # The first of the catalogue is to be served first, so it goes in last.
-        for key in reversed(held):
-            if key not in self._shelves:
-                self._shelves[key] = _Shelf(held[key])
+        # What nobody has wanted yet comes behind what was wanted, in the order of the catalogue.
+        fresh = [key for key in reversed(held) if key not in self._shelves]
+        self._shelves = {key: _Shelf(held[key]) for key in fresh} | self._shelves
         self.refill()
 
     def close(self) -> None:
