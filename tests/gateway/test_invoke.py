@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,8 @@ from readie_wire.framing import Decoder, FrameType, Message, encode_message
 from readie_wire.http import INLINE_LIMIT_BYTES, MEDIA_CALL, MEDIA_FRAMES, MEDIA_SSE
 from readie_wire.outcome import Encoding
 from readie_wire.records import CallRecord
-from support.gateway import Gateway, PlayedWorker, played_worker, raised
+from support.gateway import Gateway, PlayedWorker, played_worker, raised, running_gateway
+from support.redis_servers import RedisServer
 
 DOUBLE = {"source": "def double(x): return 2 * x", "entrypoint": "double", "args": [21]}
 
@@ -224,6 +226,43 @@ async def test_the_same_key_and_body_give_the_same_call_and_another_body_409(
     assert len(worker.taken) == 1
     assert other.status == 409
     assert other.json()["code"] == "idempotency_conflict"
+
+
+async def test_a_key_that_is_used_again_without_waiting_tells_the_state_of_its_call(
+    gateway: Gateway,
+) -> None:
+    async with played_worker(gateway, answer_42):
+        first = (await gateway.invoke(DOUBLE, Idempotency_Key="k")).json()
+        again = await gateway.invoke(DOUBLE, Idempotency_Key="k", Prefer="respond-async")
+    assert again.status == 202
+    assert (again.json()["call_id"], again.json()["state"]) == (first["call_id"], "succeeded")
+
+
+async def test_a_client_that_comes_back_with_its_key_in_time_gets_the_whole_answer(
+    valkey: RedisServer, tmp_path: Path
+) -> None:
+    hung_up = asyncio.Event()
+
+    async def end_later(worker: PlayedWorker, call: CallRecord) -> None:
+        await worker.log(call, "before\n")
+        await hung_up.wait()
+        await asyncio.sleep(2.5)  # sweeps go by that would cancel an abandoned call
+        await worker.succeed(call, b"1")
+
+    async with (
+        running_gateway(valkey.socket_url, tmp_path, abandon_grace_s=1.0) as gateway,
+        played_worker(gateway, end_later),
+    ):
+        async with gateway.invoking(DOUBLE, Accept=MEDIA_SSE, Idempotency_Key="k") as answer:
+            async for piece in answer.pieces():
+                if b"before" in piece:
+                    break
+            answer.hang_up()
+        hung_up.set()
+        again = await gateway.invoke(DOUBLE, Accept=MEDIA_SSE, Idempotency_Key="k")
+    events = [line for line in again.body.decode().splitlines() if line.startswith("event")]
+    assert events == ["event: accepted", "event: log", "event: result"]
+    assert b'"ok":true' in again.body
 
 
 @pytest.mark.parametrize("accept", ["application/json", MEDIA_SSE])

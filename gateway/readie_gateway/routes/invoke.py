@@ -7,6 +7,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from readie_gateway.json_text import dump
+from readie_gateway.known_calls import NO_EVENTS
 from readie_gateway.preferences import ANY_KIND, negotiate, read_preference
 from readie_gateway.responses.live import REPRESENTATIONS, stream_call
 from readie_gateway.responses.single import answer_in_json, pending_response, wait_for_end
@@ -48,24 +49,33 @@ class Invoke:
                 watch.move(accepted.call_id)
                 watch.ring()  # it may have ended long ago
             if window_s == 0:
-                await pending_response(accepted.call_id, State.QUEUED)(scope, receive, send)
+                response = pending_response(accepted.call_id, await self._state(accepted))
+                await response(scope, receive, send)
                 return
             with watch.ended_with_client(waited):
                 if media == MEDIA_JSON:
                     snapshot = await wait_for_end(self.services, watch, receive, window_s=window_s)
                     response = await answer_in_json(self.services, watch, snapshot)
                     await response(scope, receive, send)
-                else:
-                    await stream_call(
-                        self.services,
-                        watch,
-                        REPRESENTATIONS[media],
-                        receive,
-                        send,
-                        after=1 if accepted.created else 0,
-                        window_s=window_s,
-                        opening=_accepted_event(accepted) if accepted.created else None,
-                    )
+                    return
+                opening = _accepted_event(accepted) if accepted.created else None
+                await stream_call(
+                    self.services,
+                    watch,
+                    REPRESENTATIONS[media],
+                    receive,
+                    send,
+                    after=opening.seq if opening else 0,
+                    window_s=window_s,
+                    opening=opening,
+                )
+
+    async def _state(self, accepted: Accepted) -> State:
+        """Of a call that is not waited for: it was queued just now, or is that of an earlier key."""
+        if accepted.created:
+            return State.QUEUED
+        snapshot = await self.services.store.read(accepted.call_id, NO_EVENTS)
+        return snapshot.record.state if snapshot else State.QUEUED
 
 
 def _accepted_event(accepted: Accepted) -> StoredEvent:
