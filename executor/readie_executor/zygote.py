@@ -118,16 +118,24 @@ class Zygote:
 
     def _reap(self) -> None:
         """Collect every child that has ended, and end what a sandbox's executor left behind."""
-        while (ended := _ended_child()) is not None:
-            if ended in self._sandboxes:
-                # Before the executor is collected: until then nothing else can have its number.
-                _kill_group(ended)
-            _, status, usage = os.wait4(ended, 0)
-            sandbox = self._sandboxes.pop(ended, None)
+        while (ended := self._collect_one()) is not None:
+            pid, status, peak_memory = ended
+            sandbox = self._sandboxes.pop(pid, None)
             self._end_orphans()
             if sandbox is not None:
-                peak = usage.ru_maxrss * MAXRSS_UNIT
-                self._reply("exited", id=sandbox, status=status, peak_memory=peak)
+                self._reply("exited", id=sandbox, status=status, peak_memory=peak_memory)
+
+    def _collect_one(self) -> tuple[int, int, int] | None:
+        """A child that has ended, with what is left of its process group: pid, status, peak."""
+        try:
+            which = _peek()
+            if which in self._sandboxes:
+                # Before it is collected: until then nothing else can have its number.
+                _kill_group(which)
+            pid, status, usage = os.wait4(which, os.WNOHANG)
+        except ChildProcessError:
+            return None
+        return (pid, status, usage.ru_maxrss * MAXRSS_UNIT) if pid else None
 
     def _end_orphans(self) -> None:
         """Processes that left their sandbox's group come to the zygote when its executor ends."""
@@ -149,12 +157,12 @@ class Zygote:
             self._control.sendall(encode_line({"type": kind, **content}))
 
 
-def _ended_child() -> int | None:
-    try:
-        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return None
-    return found.si_pid if found is not None else None
+def _peek() -> int:
+    """A child that has ended and is not collected yet; -1, any, where there is none to be seen."""
+    if not hasattr(os, "waitid"):  # macOS
+        return -1
+    found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    return found.si_pid if found is not None else -1
 
 
 def _kill_group(pid: int) -> None:
