@@ -7,6 +7,7 @@ import click
 from readie_pipeline.commands.analyze import analyze
 from readie_pipeline.commands.capture import capture
 from readie_pipeline.commands.corpus import corpus
+from readie_pipeline.commands.plan import plan
 from readie_pipeline.console import Terminal
 from readie_pipeline.errors import PipelineError
 
@@ -19,7 +20,7 @@ def cli(context: click.Context) -> None:
     context.obj = Terminal()
 
 
-for command in (corpus, analyze, capture):
+for command in (corpus, analyze, plan, capture):
     cli.add_command(command)
 
 

@@ -42,7 +42,7 @@ def try_everything(demand: Demand, alpha: float, budget: Budget) -> float:
 @given(demands(), st.integers(1, 10), budgets)
 def test_the_exact_plan_is_the_best_there_is(demand: Demand, alpha_ms: int, budget: Budget) -> None:
     alpha = alpha_ms / 1000
-    plan = plan_exact(demand, flavor="cpu", alpha=alpha, budget=budget)
+    plan = plan_exact(demand, Costs(demand, alpha), flavor="cpu", budget=budget)
     best = try_everything(demand, alpha, budget)
     if plan.entries:
         assert total_of(demand, plan, alpha) == pytest.approx(best)
@@ -55,7 +55,7 @@ def test_the_exact_plan_is_the_best_there_is(demand: Demand, alpha_ms: int, budg
 @given(demands(), st.integers(1, 10), budgets)
 def test_no_plan_is_better_than_the_bound(demand: Demand, alpha_ms: int, budget: Budget) -> None:
     alpha = alpha_ms / 1000
-    greedy, told = plan_greedy(demand, flavor="cpu", alpha=alpha, budget=budget)
+    greedy, told = plan_greedy(demand, Costs(demand, alpha), flavor="cpu", budget=budget)
     bound = lower_bound(Costs(demand, alpha), budget, told.total_s)
     if greedy.entries:
         assert bound.total_s <= try_everything(demand, alpha, budget) + 1e-6
@@ -63,7 +63,7 @@ def test_no_plan_is_better_than_the_bound(demand: Demand, alpha_ms: int, budget:
 
 def test_the_bound_of_the_worked_example_is_near_its_optimum() -> None:
     budget = Budget()
-    plan, told = plan_greedy(example(), flavor="cpu", alpha=0.005, budget=budget)
+    plan, told = plan_greedy(example(), Costs(example(), 0.005), flavor="cpu", budget=budget)
     bound = lower_bound(Costs(example(), 0.005), budget, told.total_s)
     assert told.total_s == 11.0
     assert bound.total_s == pytest.approx(11.0, rel=0.01)
@@ -75,8 +75,8 @@ def test_greedy_may_miss_the_best_plan_and_exact_finds_it() -> None:
     items = {"a": Item(1.0, 30), "b": Item(1.0, 30), "c": Item(0.0, 1)}
     demand = demand_of([["a"]] * 4 + [["b"]] * 4 + [["a", "b"]], items)
     budget = Budget(max_checkpoints=2)
-    greedy, _ = plan_greedy(demand, flavor="cpu", alpha=0.01, budget=budget)
-    exact = plan_exact(demand, flavor="cpu", alpha=0.01, budget=budget)
+    greedy, _ = plan_greedy(demand, Costs(demand, 0.01), flavor="cpu", budget=budget)
+    exact = plan_exact(demand, Costs(demand, 0.01), flavor="cpu", budget=budget)
     assert total_of(demand, exact, 0.01) < total_of(demand, greedy, 0.01)
 
 
@@ -84,4 +84,4 @@ def test_a_large_corpus_is_refused_by_the_exact_planner() -> None:
     items = {f"m{number}": Item(1.0, 1) for number in range(MAX_CANDIDATES + 1)}
     demand = demand_of([[name] for name in items], items)
     with pytest.raises(PlanError, match="use greedy"):
-        plan_exact(demand, flavor="cpu", alpha=0.01, budget=Budget())
+        plan_exact(demand, Costs(demand, 0.01), flavor="cpu", budget=Budget())

@@ -16,7 +16,7 @@ AMPLE = Budget(max_checkpoints=100, size_mb=1e9)
 
 
 def plan(demand: Demand, budget: Budget = AMPLE, alpha: float = 0.005) -> tuple[Plan, Explanation]:
-    return plan_greedy(demand, flavor="cpu", alpha=alpha, budget=budget)
+    return plan_greedy(demand, Costs(demand, alpha), flavor="cpu", budget=budget)
 
 
 def test_the_worked_example_is_planned_round_by_round() -> None:

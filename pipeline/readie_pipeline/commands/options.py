@@ -81,3 +81,33 @@ python: Decorator = click.option(
     default=sys.executable,
     help="The interpreter whose packages are meant.  [default: this one]",
 )
+planner: Decorator = click.option(
+    "--planner",
+    type=click.Choice(["greedy", "exact"]),
+    default="greedy",
+    envvar="READIE_PLANNER",
+    show_default=True,
+)
+max_checkpoints: Decorator = click.option(
+    "--max-checkpoints",
+    type=click.IntRange(1),
+    default=15,
+    envvar="READIE_MAX_CHECKPOINTS",
+    show_default=True,
+    help="The empty checkpoint comes on top.",
+)
+size_budget_mb: Decorator = click.option(
+    "--size-budget-mb",
+    type=click.FloatRange(min=0, min_open=True),
+    default=2048.0,
+    envvar="READIE_SIZE_BUDGET_MB",
+    show_default=True,
+    help="Memory of all checkpoints together.",
+)
+plan_dir: Decorator = click.option(
+    "--plan-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    default="plan",
+    show_default=True,
+    help="Folder of the plan: checkpoints.json, rootfs-requirements.txt.",
+)

@@ -60,7 +60,7 @@ def _everybody_at_best(costs: Costs) -> float:
     cheapest = costs.cold_ns + costs.size_ns.max()
     for start in range(0, len(costs.size_ns), BLOCK):
         block = np.arange(start, min(start + BLOCK, len(costs.size_ns)))
-        cheapest = np.minimum(cheapest, costs.of(block).min(axis=0))
+        cheapest = np.minimum(cheapest, costs.at_least(block).min(axis=0))
     return float(costs.counts @ cheapest)
 
 

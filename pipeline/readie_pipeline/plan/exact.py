@@ -12,7 +12,7 @@ from readie_pipeline.plan.serving import entries_of
 MAX_CANDIDATES = 30  # minutes; a corpus with more distinct sets gets a bound instead
 
 
-def plan_exact(demand: Demand, *, flavor: str, alpha: float, budget: Budget) -> Plan:
+def plan_exact(demand: Demand, costs: Costs, *, flavor: str, budget: Budget) -> Plan:
     """Of equal plans the one that the search meets first, which does not depend on the machine.
 
     Raises `PlanError` when there are too many candidates.
@@ -22,14 +22,13 @@ def plan_exact(demand: Demand, *, flavor: str, alpha: float, budget: Budget) -> 
             f"the corpus has {len(demand.sets)} distinct sets, --planner exact takes at most "
             f"{MAX_CANDIDATES}; use greedy, whose distance from the best plan is printed"
         )
-    costs = Costs(demand, alpha)
-    greedy, _ = plan_greedy(demand, flavor=flavor, alpha=alpha, budget=budget)
+    greedy, _ = plan_greedy(demand, costs, flavor=flavor, budget=budget)
     first = [demand.sets.index(tuple(entry.items)) for entry in greedy.entries]
     chosen = _Search(costs, budget, first).run() if demand.sets else []
     # Larger savings first, as the greedy planner would number them.
     entries = entries_of(demand, costs, chosen)
     ranked = sorted(entries, key=lambda entry: (-entry.seconds_saved, entry.imports))
-    return Plan("exact", flavor, alpha, tuple(ranked))
+    return Plan("exact", flavor, costs.alpha, tuple(ranked))
 
 
 class _Search:

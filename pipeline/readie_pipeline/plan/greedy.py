@@ -7,7 +7,7 @@ candidates need not be looked at again in later rounds.
 """
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from readie_pipeline.plan.demand import Demand
 from readie_pipeline.plan.plan import Plan
 from readie_pipeline.plan.serving import NS, entries_of
 
-_BLOCK = 256  # candidates priced at once: 256 x 10,000 costs are 20 MB
+_BLOCK = 64  # candidates priced at once: 64 x 10,000 costs are 5 MB
 _SHOWN = 5  # candidates of each round that its explanation lists
 
 
@@ -39,10 +39,9 @@ class Explanation:
 
 
 def plan_greedy(
-    demand: Demand, *, flavor: str, alpha: float, budget: Budget
+    demand: Demand, costs: Costs, *, flavor: str, budget: Budget
 ) -> tuple[Plan, Explanation]:
     """Deterministic: of equal candidates the one whose names come first is taken."""
-    costs = Costs(demand, alpha)
     search = _Search(costs)
     left_mb = budget.size_mb
     rounds: list[Round] = []
@@ -64,7 +63,7 @@ def plan_greedy(
         cold_s=float(costs.counts @ costs.cold_ns) / NS,
         total_s=search.total_ns / NS,
     )
-    return Plan("greedy", flavor, alpha, entries), explanation
+    return Plan("greedy", flavor, costs.alpha, entries), explanation
 
 
 class _Search:
@@ -75,60 +74,85 @@ class _Search:
         self.chosen: list[int] = []
         self.total_ns = float(costs.counts @ costs.cold_ns)
         self._current: Floats = costs.cold_ns
-        # (-upper bound of the gain, candidate); made in the second round.
-        self._bounds: list[tuple[float, int]] = []
+        # (-gain or an upper bound of it, candidate, number of chosen when it was the gain).
+        self._bounds: list[tuple[float, int, int]] = []
+        self._too_large: list[int] = []
 
     def best(self, left_mb: float) -> Sequence[tuple[int, float]]:
         """The best candidates that fit, as (candidate, total cost with it), the best one first."""
         if not self.chosen:
-            totals = self._costs.alone()
-            order = sorted(self._fitting(range(len(totals)), left_mb), key=lambda c: (totals[c], c))
-            return [(c, float(totals[c])) for c in order[:_SHOWN]]
-        return [(c, self.total_ns - gain) for gain, c in self._largest_gains(left_mb)]
+            return self._best_alone(left_mb)
+        self._drop_too_large(left_mb)
+        exact: list[tuple[float, int]] = []  # (-gain, candidate), sorted
+        while self._bounds and self._bounds[0][0] < 0 and not self._settled(exact):
+            exact += self._look_at_next()
+            exact.sort()
+        for negative, candidate in exact:
+            heapq.heappush(self._bounds, (negative, candidate, len(self.chosen)))
+        helpful = [(negative, c) for negative, c in exact[:_SHOWN] if negative < 0]
+        return [(c, self.total_ns + negative) for negative, c in helpful]
 
     def choose(self, candidate: int) -> None:
-        first = not self.chosen
-        self.chosen.append(candidate)
         row = self._costs.of([candidate])[0]
-        self._current = row if first else np.minimum(self._current, row)
+        if self.chosen:
+            self._current = np.minimum(self._current, row)
+        else:
+            self._current = row
+            others = [c for c in range(len(row)) if c != candidate]
+            estimates = self._gains(others, self._costs.at_least)
+            self._bounds = [(-gain, c, -1) for gain, c in estimates]
+        self.chosen.append(candidate)
+        self._bounds = [bound for bound in self._bounds if bound[1] != candidate]
+        heapq.heapify(self._bounds)
         self.total_ns = float(self._costs.counts @ self._current)
-        if first:
-            others = [c for c in range(len(self._costs.size_ns)) if c != candidate]
-            self._bounds = [(-gain, c) for gain, c in self._gains(others)]
-            heapq.heapify(self._bounds)
 
     def why_none(self, left_mb: float) -> str:
         if not self._costs.sizes_mb:
             return "no request needs a measured package"
-        open_gains = [c for negative, c in self._bounds if negative < 0]
-        if not self.chosen or any(gain > 0 for gain, _ in self._gains(open_gains)):
+        if not self.chosen or self._helps_any(self._too_large):
             return f"no candidate that helps fits the {left_mb:.0f} MB that are left"
         return "no candidate lowers the cost"
 
-    def _largest_gains(self, left_mb: float) -> Sequence[tuple[float, int]]:
-        exact: list[tuple[float, int]] = []  # (-gain, candidate), sorted
-        looked_at: list[tuple[float, int]] = []
-        while self._bounds:
-            enough = len(exact) >= _SHOWN and -self._bounds[0][0] < -exact[_SHOWN - 1][0]
-            if enough or self._bounds[0][0] >= 0:
-                break
-            block = [heapq.heappop(self._bounds)[1] for _ in range(min(_BLOCK, len(self._bounds)))]
-            gains = self._gains(block)
-            looked_at.extend((-gain, c) for gain, c in gains)
-            fitting = set(self._fitting(block, left_mb))
-            exact.extend((-gain, c) for gain, c in gains if gain > 0 and c in fitting)
-            exact.sort()
-        for bound in looked_at:
-            heapq.heappush(self._bounds, bound)
-        return [(-negative, c) for negative, c in exact[:_SHOWN]]
+    def _helps_any(self, candidates: Sequence[int]) -> bool:
+        blocks = (candidates[at : at + _BLOCK] for at in range(0, len(candidates), _BLOCK))
+        return any(gain > 0 for block in blocks for gain, _ in self._gains(block, self._costs.of))
 
-    def _gains(self, candidates: Sequence[int]) -> list[tuple[float, int]]:
+    def _best_alone(self, left_mb: float) -> Sequence[tuple[int, float]]:
+        totals = self._costs.alone()
+        fitting = [c for c, size in enumerate(self._costs.sizes_mb) if size <= left_mb]
+        order = sorted(fitting, key=lambda c: (totals[c], c))
+        return [(c, float(totals[c])) for c in order[:_SHOWN]]
+
+    def _drop_too_large(self, left_mb: float) -> None:
+        # For good: what is left of the budget only shrinks.
+        sizes = self._costs.sizes_mb
+        self._too_large += [c for _, c, _ in sorted(self._bounds) if sizes[c] > left_mb]
+        self._bounds = [bound for bound in self._bounds if sizes[bound[1]] <= left_mb]
+        heapq.heapify(self._bounds)
+
+    def _settled(self, exact: Sequence[tuple[float, int]]) -> bool:
+        """No candidate that was not looked at can be among those to be shown."""
+        return len(exact) >= _SHOWN and self._bounds[0][:2] > exact[_SHOWN - 1]
+
+    def _look_at_next(self) -> list[tuple[float, int]]:
+        """The exact gains of the most promising candidates."""
+        known: list[tuple[float, int]] = []
+        outdated: list[int] = []
+        while self._bounds and len(known) + len(outdated) < _BLOCK:
+            negative, candidate, at = heapq.heappop(self._bounds)
+            if at == len(self.chosen):
+                known.append((negative, candidate))
+            else:
+                outdated.append(candidate)
+        fresh = self._gains(outdated, self._costs.of)
+        return known + [(-gain, candidate) for gain, candidate in fresh]
+
+    def _gains(
+        self, candidates: Sequence[int], price: Callable[[Sequence[int]], Floats]
+    ) -> list[tuple[float, int]]:
         gains: list[tuple[float, int]] = []
         for start in range(0, len(candidates), _BLOCK):
             block = candidates[start : start + _BLOCK]
-            lower = np.maximum(self._current[None, :] - self._costs.of(block), 0.0)
+            lower = np.maximum(self._current[None, :] - price(block), 0.0)
             gains.extend(zip((lower @ self._costs.counts).tolist(), block, strict=True))
         return gains
-
-    def _fitting(self, candidates: Sequence[int] | range, left_mb: float) -> Sequence[int]:
-        return [c for c in candidates if self._costs.sizes_mb[c] <= left_mb]

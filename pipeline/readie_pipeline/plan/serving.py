@@ -8,7 +8,7 @@ from readie_pipeline.plan.costs import Costs
 from readie_pipeline.plan.demand import Demand
 from readie_pipeline.plan.plan import PlanEntry
 
-NS = 1_000_000_000
+NS = 1_000_000_000  # nanoseconds in a second
 
 
 def entries_of(demand: Demand, costs: Costs, chosen: Sequence[int]) -> Sequence[PlanEntry]:
@@ -32,3 +32,10 @@ def entries_of(demand: Demand, costs: Costs, chosen: Sequence[int]) -> Sequence[
             )
         )
     return tuple(entries)
+
+
+def total_s(demand: Demand, costs: Costs, entries: Sequence[PlanEntry]) -> float:
+    """The total cost over all requests, each served by its cheapest entry, in seconds."""
+    numbers = {items: number for number, items in enumerate(demand.sets)}
+    table = costs.of([numbers[tuple(entry.items)] for entry in entries])
+    return float(table.min(axis=0) @ costs.counts) / NS

@@ -1,0 +1,107 @@
+"""``readie-pipeline plan``: choose what each checkpoint imports."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from readie_pipeline.commands import options
+from readie_pipeline.console import Terminal
+from readie_pipeline.measure.metadata import Metadata
+from readie_pipeline.plan.costs import Budget
+from readie_pipeline.plan.greedy import Explanation
+from readie_pipeline.plan.plan import Plan, dump_plan
+from readie_pipeline.plan.planning import Planned, plan_corpus
+from readie_pipeline.plan.requirements import requirements_of
+from readie_pipeline.workspace import Workspace, write_whole
+
+PLAN_FILE = "checkpoints.json"
+REQUIREMENTS_FILE = "rootfs-requirements.txt"
+
+
+@click.command()
+@options.planner
+@options.data
+@options.flavor
+@options.alpha
+@options.max_checkpoints
+@options.size_budget_mb
+@options.plan_dir
+@click.option("--explain", is_flag=True, help="Show every round of the greedy planner.")
+@click.pass_obj
+def plan(
+    terminal: Terminal,
+    *,
+    planner: str,
+    data: Path,
+    flavor: str,
+    alpha: float,
+    max_checkpoints: int,
+    size_budget_mb: float,
+    plan_dir: Path,
+    explain: bool,
+) -> None:
+    """Choose what each checkpoint imports, from the corpus and the measurements."""
+    workspace = Workspace(data, flavor)
+    metadata = workspace.read_metadata()
+    planned = plan_corpus(
+        workspace.read_dataset().requests(),
+        metadata,
+        planner=planner,
+        flavor=flavor,
+        alpha=alpha,
+        budget=Budget(max_checkpoints, size_budget_mb),
+    )
+    if explain and planned.explanation is not None:
+        show_rounds(terminal, planned.explanation)
+    show_plan(terminal, planned)
+    write_plan(plan_dir, planned.plan, metadata)
+    terminal.say(f"the plan is in {plan_dir}")
+    terminal.say(f"next: readie-pipeline build --plan-dir {plan_dir} --runtime … --out …")
+
+
+def write_plan(folder: Path, made: Plan, metadata: Metadata) -> None:
+    write_whole(folder / PLAN_FILE, dump_plan(made))
+    lines = "".join(f"{line}\n" for line in requirements_of(made, metadata))
+    write_whole(folder / REQUIREMENTS_FILE, lines.encode())
+
+
+def show_rounds(terminal: Terminal, told: Explanation) -> None:
+    """The best candidates of each round; the first one was taken."""
+    before = told.cold_s
+    terminal.say(f"without checkpoints: {before:.1f} s of imports over all requests")
+    for number, round_ in enumerate(told.rounds, start=1):
+        total = round_.totals[0][1]
+        terminal.say(f"round {number}: total {total:.1f} s ({total - before:+.1f} s)")
+        for place, (imports, candidate_s) in enumerate(round_.totals):
+            mark = "+" if place == 0 else " "
+            terminal.say(f"  {mark} {candidate_s:10.1f} s  {short(imports)}")
+        before = total
+    terminal.say(f"ended: {told.stopped}")
+
+
+def show_plan(terminal: Terminal, planned: Planned) -> None:
+    for number, entry in enumerate(planned.plan.entries, start=1):
+        terminal.say(
+            f"checkpoint_{number}: {short(entry.imports)}; {entry.size_mb:.1f} MB, "
+            f"serves {entry.requests} requests, saves {entry.seconds_saved:.1f} s"
+        )
+    known = sum(planned.demand.counts)
+    terminal.say(f"{known} of {planned.demand.total} requests need a measured package")
+    saved = planned.cold_s - planned.total_s
+    share = saved / planned.cold_s if planned.cold_s else 0.0
+    size = sum(entry.size_mb for entry in planned.plan.entries)
+    terminal.say(
+        f"start-up of all requests: {planned.cold_s:.1f} s cold, {planned.total_s:.1f} s with "
+        f"{size:.0f} MB of checkpoints: {share:.0%} saved"
+    )
+    terminal.say(
+        f"no plan within the budget costs less than {planned.bound.total_s:.1f} s: "
+        f"this one misses at most {planned.gap:.1%} of what could be saved"
+    )
+
+
+def short(imports: Sequence[str], limit: int = 8) -> str:
+    """A list of modules for one line."""
+    more = f", and {len(imports) - limit} more" if len(imports) > limit else ""
+    return ", ".join(imports[:limit]) + more
