@@ -69,10 +69,15 @@ class DataFolder:
             return token
 
     def announce(self, url: str) -> None:
-        """Let clients of this user find the service."""
-        self._note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Let clients of this user find the service; without that, they are told where it is."""
         note = {"url": url, "token_file": str(self.token_file), "pid": os.getpid()}
-        _write_private(self._note, json.dumps(note) + "\n")
+        try:
+            self._note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _write_private(self._note, json.dumps(note) + "\n")
+        except OSError as error:
+            click.echo(
+                f"clients must set READIE_URL: {self._note} was not written ({error})", err=True
+            )
 
     def withdraw(self) -> None:
         """Take the note back, unless another service has put its own there since."""

