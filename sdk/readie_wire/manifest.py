@@ -128,7 +128,10 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class MappedFile:
-    """A file that the process had mapped at capture: a restore maps it again by its path."""
+    """A file that the process had mapped at capture: a restore maps it again by its path.
+
+    The files of the image itself are told the same way, with their names as paths.
+    """
 
     path: str
     size: int
@@ -139,7 +142,7 @@ class MappedFile:
 class CheckpointMeta:
     """One checkpoint, for the runtime that restores it: ``meta.json`` beside its image files.
 
-    ``distributions`` are those loaded, with versions; ``bytes_on_disk`` counts the image files;
+    ``distributions`` are those loaded, with versions; ``bytes_on_disk`` counts the ``image_files``;
     ``restore_s`` is the measured restore, ``None`` when not measured. ``gate`` are the safety
     gate's remarks, one sentence each.
     """
@@ -156,6 +159,7 @@ class CheckpointMeta:
     fingerprint: str = ""
     rootfs_digest: str = ""
     cpu_features: Sequence[str] = ()
+    image_files: Sequence[MappedFile] = ()
     mapped_files: Sequence[MappedFile] = ()
     gate: Sequence[str] = ()
     version: int = MANIFEST_VERSION
@@ -181,10 +185,8 @@ class CheckpointMeta:
             fingerprint=read.text("fingerprint", ""),
             rootfs_digest=read.text("rootfs_digest", ""),
             cpu_features=read.texts("cpu_features"),
-            mapped_files=tuple(
-                MappedFile(entry.text("path"), entry.whole("size"), entry.text("sha256"))
-                for entry in read.parts("mapped_files")
-            ),
+            image_files=read.files("image_files"),
+            mapped_files=read.files("mapped_files"),
             gate=read.texts("gate"),
         )
 
@@ -254,6 +256,12 @@ class _Fields:
         if not isinstance(found, list):
             return self._refuse(key, "a list")
         return [_Fields(entry, f"{self.place}.{key}[{n}]") for n, entry in enumerate(found)]
+
+    def files(self, key: str) -> tuple[MappedFile, ...]:
+        return tuple(
+            MappedFile(entry.text("path"), entry.whole("size"), entry.text("sha256"))
+            for entry in self.parts(key)
+        )
 
     def _refuse(self, key: str, expected: str) -> NoReturn:
         found = self.value.get(key)

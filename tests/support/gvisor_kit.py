@@ -76,6 +76,7 @@ class GVisorKit:
             fingerprint=here.fingerprint,
             rootfs_digest=here.rootfs_digest,
             cpu_features=sorted(here.cpu_features),
+            image_files=saved.image_files,
             mapped_files=saved.mapped_files,
         )
         written = dump_meta(meta)

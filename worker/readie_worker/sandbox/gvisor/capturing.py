@@ -12,10 +12,9 @@ from typing import Any
 from readie_wire.manifest import MappedFile
 from readie_worker.sandbox.api import Limits
 from readie_worker.sandbox.errors import CheckpointRefusedError, StartError
-from readie_worker.sandbox.gvisor.compatibility import IMAGE_FILES, image_bytes
 from readie_worker.sandbox.gvisor.container import CreatedContainer
+from readie_worker.sandbox.gvisor.files import IMAGE_FILES, FileRecords
 from readie_worker.sandbox.gvisor.launcher import Launcher, capturing_environment
-from readie_worker.sandbox.gvisor.mapped import MappedFiles
 
 READY = b"READIE-CAPTURE-READY "
 REFUSED = b"READIE-CAPTURE-REFUSED "
@@ -28,13 +27,17 @@ class Saved:
     """A checkpoint's image on disk. ``report`` is what the executor said about its imports."""
 
     report: Mapping[str, Any]
-    bytes_on_disk: int
+    image_files: Sequence[MappedFile]
     mapped_files: Sequence[MappedFile]
+
+    @property
+    def bytes_on_disk(self) -> int:
+        return sum(file.size for file in self.image_files)
 
 
 async def save(
     launcher: Launcher,
-    mapped: MappedFiles,
+    records: FileRecords,
     imports: Sequence[str],
     folder: Path,
     limits: Limits,
@@ -52,8 +55,9 @@ async def save(
         async with asyncio.timeout(deadline_s):
             report = await _await_report(created)
         await launcher.checkpoint(created, folder, deadline_s)
-        files = await asyncio.to_thread(mapped.record, report.pop("mapped_files", ()))
-        return Saved(report, image_bytes(folder), files)
+        mapped = await asyncio.to_thread(records.record_mapped, report.pop("mapped_files", ()))
+        image = await asyncio.to_thread(records.record_image, folder)
+        return Saved(report, image, mapped)
     except TimeoutError as error:
         _remove_image(folder)
         raise CheckpointRefusedError(f"importing took more than {deadline_s:g} s") from error

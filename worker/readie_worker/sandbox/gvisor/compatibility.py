@@ -6,8 +6,6 @@ from pathlib import Path
 
 from readie_wire.manifest import CheckpointMeta
 
-IMAGE_FILES = ("checkpoint.img", "pages_meta.img", "pages.img")
-
 
 @dataclass(frozen=True, slots=True)
 class Here:
@@ -29,21 +27,6 @@ def obstacles(meta: CheckpointMeta, here: Here) -> Iterator[str]:
         yield "it was captured on another root filesystem (interpreter, packages or executor)"
     if missing := sorted(set(meta.cpu_features) - here.cpu_features):
         yield f"it needs CPU features that are missing here: {' '.join(missing)}"
-
-
-def image_problem(folder: Path, meta: CheckpointMeta) -> str | None:
-    """Image files that are missing or have another size than was recorded."""
-    try:
-        found = image_bytes(folder)
-    except OSError as error:
-        return f"its image is not complete: {error}"
-    if meta.bytes_on_disk != found:
-        return f"its image has {found} bytes, {meta.bytes_on_disk} were captured"
-    return None
-
-
-def image_bytes(folder: Path) -> int:
-    return sum((folder / name).stat().st_size for name in IMAGE_FILES)
 
 
 def cpu_features(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str]:

@@ -217,15 +217,11 @@ def _is_elsewhere(server: str) -> bool:
 
 
 async def _own_networks() -> list[ipaddress.IPv4Network]:
-    """What this host is directly in, apart from the way to everywhere."""
+    """What this host is directly in; what it reaches by a gateway is elsewhere."""
     routes = json.loads(await _run("ip", "-4", "-json", "route", "show", "table", "all"))
-    named = {route["dst"] for route in routes if route.get("dst", "default") != "default"}
-    networks = {ipaddress.IPv4Network(name, strict=False) for name in named}
-    return list(
-        ipaddress.collapse_addresses(
-            network for network in networks if not (network.is_multicast or network.prefixlen == 0)
-        )
-    )
+    direct = [route["dst"] for route in routes if "gateway" not in route]
+    networks = {ipaddress.IPv4Network(name) for name in direct if name != "default"}
+    return list(ipaddress.collapse_addresses(one for one in networks if not one.is_multicast))
 
 
 async def _free_slice(

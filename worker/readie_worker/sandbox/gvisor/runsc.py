@@ -162,7 +162,8 @@ def _last_words(log: Path) -> str:
     messages = []
     for line in text.replace("}{", "}\n{").splitlines():
         try:
-            messages.append(str(json.loads(line)["msg"]))
+            message = str(json.loads(line)["msg"])
+            messages.append(message.partition("\n")[0])  # the rest is a stack trace
         except (ValueError, KeyError, TypeError):
             messages.append(line)
     return "; ".join(messages)[-LAST_WORDS:] or "it left an empty log"

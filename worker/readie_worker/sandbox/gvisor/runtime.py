@@ -19,10 +19,10 @@ from readie_worker.sandbox.errors import (
 )
 from readie_worker.sandbox.gvisor.builds import RunscBuild, UnusableBinaryError, identify
 from readie_worker.sandbox.gvisor.capturing import Saved, save, time_restore
-from readie_worker.sandbox.gvisor.compatibility import Here, cpu_features, image_problem, obstacles
+from readie_worker.sandbox.gvisor.compatibility import Here, cpu_features, obstacles
 from readie_worker.sandbox.gvisor.container import CreatedContainer
+from readie_worker.sandbox.gvisor.files import FileRecords, Seen, changed
 from readie_worker.sandbox.gvisor.launcher import Launcher, open_ground
-from readie_worker.sandbox.gvisor.mapped import MappedFiles, Seen, changed
 from readie_worker.sandbox.gvisor.ocispec import fingerprint
 from readie_worker.sandbox.gvisor.orphans import remove_orphans
 from readie_worker.sandbox.gvisor.sandbox import GVisorSandbox
@@ -34,7 +34,7 @@ PASSED_ON = ("TZ",)
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """A checkpoint that fits, and the files it maps as they were when their hashes were right."""
+    """A checkpoint that fits, and all files it needs as they were when their hashes were right."""
 
     checkpoint: Checkpoint
     image: Path
@@ -76,7 +76,7 @@ class GVisorRuntime:
         self._adopted: dict[str, Adopted] = {}
         self._launcher: Launcher | None = None
         self._shelf: Shelf | None = None
-        self._mapped: MappedFiles | None = None
+        self._records: FileRecords | None = None
         self._here: Here | None = None
 
     @property
@@ -100,7 +100,7 @@ class GVisorRuntime:
         )
         self._launcher = launcher = Launcher(ground, self._variables)
         self._shelf = Shelf(launcher, self._network, self._ahead)
-        self._mapped = MappedFiles(ground.rootfs.root, ground.rootfs.binds)
+        self._records = FileRecords(ground.rootfs.root, ground.rootfs.binds)
         self._here = Here(
             gvisor_version=build.version,
             fingerprint=fingerprint(launcher.shape),
@@ -110,19 +110,19 @@ class GVisorRuntime:
         self._notes = [f"runsc {build.version} ({build.go or 'unknown Go'}), systrap"]
 
     async def adopt(self, checkpoint: Checkpoint) -> None:
-        if self._here is None or self._mapped is None:
+        if self._here is None or self._records is None:
             raise CheckpointRefusedError("the gvisor runtime is not open")
         meta = _meta(checkpoint)
         if checkpoint.path is None:
             raise CheckpointRefusedError("it has no image on this worker's disk")
-        if problem := image_problem(checkpoint.path, meta):
-            raise CheckpointRefusedError(problem)
         for obstacle in obstacles(meta, self._here):
             if self._strict:
                 raise CheckpointRefusedError(obstacle)
             self._notes.append(f"{checkpoint.key}: {obstacle}; used all the same")
-        files = await asyncio.to_thread(self._mapped.verify, meta.mapped_files)
-        self._adopted[checkpoint.key] = Adopted(checkpoint, checkpoint.path, files)
+        records, path = self._records, checkpoint.path
+        files = await asyncio.to_thread(records.verify_image, path, meta.image_files)
+        files += await asyncio.to_thread(records.verify_mapped, meta.mapped_files)
+        self._adopted[checkpoint.key] = Adopted(checkpoint, path, files)
 
     async def discard(self, key: str) -> None:
         self._adopted.pop(key, None)
@@ -141,7 +141,7 @@ class GVisorRuntime:
         if spec.network == "host":
             raise StartError("gVisor restores no checkpoint with the network of the host")
         if (file := changed(adopted.files)) is not None:
-            raise StartError(f"{file}, which checkpoint {checkpoint.key} maps, has changed")
+            raise StartError(f"{file}, which checkpoint {checkpoint.key} needs, has changed")
         created = await self._take(spec)
         async with _removed_on_error(created):
             created.parts.rundir.write_ticket(spec.id, checkpoint=checkpoint.key)
@@ -156,9 +156,9 @@ class GVisorRuntime:
 
         Raises `CheckpointRefusedError` with the reason why it must not be saved, and `StartError`.
         """
-        if self._mapped is None:
+        if self._records is None:
             raise StartError("the gvisor runtime is not open")
-        return await save(self._opened(), self._mapped, imports, folder, limits, deadline)
+        return await save(self._opened(), self._records, imports, folder, limits, deadline)
 
     async def measure(self, folder: Path, *, limits: Limits, deadline: float) -> float:
         """Seconds that a restore of the image in ``folder`` takes, its exit included."""
