@@ -17,7 +17,7 @@ from readie_infra.store import CallStore
 from readie_wire.catalogue import canonical_distribution
 from readie_wire.keys import Keys, new_boot_id
 from readie_worker.errors import WorkerError
-from readie_worker.runtimes import choose_runtime
+from readie_worker.runtimes import RuntimeWishes, choose_runtime
 from readie_worker.sandbox.errors import SandboxError
 from readie_worker.service import Plan, Worker
 from readie_worker.settings import WorkerSettings
@@ -41,7 +41,13 @@ def main() -> int:
 async def _serve(settings: WorkerSettings) -> None:
     blobs = open_blobs(settings.blob_url) if settings.blob_url else None
     chosen = await choose_runtime(
-        settings.runtime, settings.network, settings.data_dir / "sandboxes", os.environ
+        RuntimeWishes(
+            name=settings.runtime,
+            folder=settings.data_dir / "sandboxes",
+            environment=os.environ,
+            network=settings.network,
+            strict=settings.strict_compat,
+        )
     )
     log.info("runtime chosen", runtime=chosen.runtime.name, why=chosen.why, network=chosen.network)
     plan = Plan(

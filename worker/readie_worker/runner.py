@@ -192,10 +192,11 @@ class Runner:
         self, call: Running, checkpoint: Checkpoint | None, claimed: LiveSandbox | None
     ) -> LiveSandbox:
         options = call.options
-        if claimed is None and checkpoint is not None and not call.fallback_reason:
+        fits = options.network != "none" or self._starter.network == "none"
+        if claimed is None and checkpoint is not None and fits:
             claimed = self._pool.claim(checkpoint.key)
         if claimed is not None:
-            if options.network != "none" or claimed.network == "none":
+            if fits:
                 return await _limited(claimed, call)
             self._starter.discard(claimed)  # it was made with more network than the call wants
         return await self._starter.start(checkpoint, options.limits, options.network)

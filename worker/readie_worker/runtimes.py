@@ -1,5 +1,9 @@
 """Which sandbox runtime this worker uses, and why. The one place that knows them by name."""
 
+import asyncio
+import json
+import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +14,28 @@ from readie_worker.sandbox.api import Network, Runtime
 from readie_worker.sandbox.errors import RuntimeUnavailableError
 from readie_worker.sandbox.fork import ForkRuntime
 from readie_worker.sandbox.guarded import GuardedRuntime
+from readie_worker.sandbox.gvisor.runtime import GVisorRuntime
+from readie_worker.sandbox.selftest import find_runsc
 
 RuntimeName = Literal["auto", "gvisor", "fork"]
+
+CREATED_AHEAD = 2  # gVisor sandboxes kept created, so that a start only has to restore
+SELF_TEST_DEADLINE_S = 120.0  # a few seconds on a quiet machine
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeWishes:
+    """What the settings say. ``folder`` is for what sandboxes keep on the host.
+
+    ``environment`` is the worker's own, of which a runtime passes on very little. ``strict``:
+    refuse checkpoints that were captured elsewhere.
+    """
+
+    name: RuntimeName
+    folder: Path
+    environment: Mapping[str, str]
+    network: Network | None = None
+    strict: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,25 +47,84 @@ class ChosenRuntime:
     why: str
 
 
-async def choose_runtime(
-    wanted: RuntimeName,
-    network: Network | None,
-    folder: Path,
-    environment: Mapping[str, str],
-) -> ChosenRuntime:
-    """Open the wanted runtime, or the best one that works here.
+async def choose_runtime(wishes: RuntimeWishes) -> ChosenRuntime:
+    """Open the wanted runtime; ``auto`` takes gVisor where it works here, else fork.
 
-    ``environment`` is the worker's own, of which a runtime passes on very little. Raises
-    `RuntimeUnavailableError` and `ConfigurationError`, with the remedy.
+    Raises `RuntimeUnavailableError` and `ConfigurationError`, with the remedy. A network that was
+    asked for by name is had or refused, never replaced by another.
     """
-    if wanted == "gvisor":
-        raise RuntimeUnavailableError("gvisor cannot be chosen yet; set READIE_RUNTIME=fork")
-    if network not in (None, "host"):
+    if wishes.name == "fork":
+        return await _open_fork(wishes, "fork, as READIE_RUNTIME says")
+    if wishes.name == "gvisor":
+        return await _open_gvisor(wishes, "gvisor, as READIE_RUNTIME says")
+    try:
+        return await _open_gvisor(wishes, "gvisor, because runsc works on this machine")
+    except RuntimeUnavailableError as error:
+        if wishes.network in ("sandbox", "none"):
+            raise
+        return await _open_fork(wishes, f"fork, because gvisor cannot be used: {error}")
+
+
+async def _open_fork(wishes: RuntimeWishes, why: str) -> ChosenRuntime:
+    if wishes.network not in (None, "host"):
         raise ConfigurationError(
-            f"READIE_NETWORK={network} cannot be had with the fork runtime, whose sandboxes are "
-            "plain processes; set it to host, or use the gvisor runtime"
+            f"READIE_NETWORK={wishes.network} cannot be had with the fork runtime, whose sandboxes "
+            "are plain processes; set it to host, or use the gvisor runtime"
         )
-    runtime = GuardedRuntime(ForkRuntime(folder, environment=environment))
+    runtime = GuardedRuntime(ForkRuntime(wishes.folder, environment=wishes.environment))
     await runtime.open()
-    why = "it was asked for" if wanted == "fork" else "it works on every machine"
-    return ChosenRuntime(runtime, "host", f"fork: {why}")
+    return ChosenRuntime(runtime, "host", why)
+
+
+async def _open_gvisor(wishes: RuntimeWishes, why: str) -> ChosenRuntime:
+    network = wishes.network or "sandbox"
+    runtime = GuardedRuntime(
+        GVisorRuntime(
+            wishes.folder,
+            runsc=await _tested_runsc(),
+            network=network,
+            environment=wishes.environment,
+            ahead=CREATED_AHEAD,
+            strict=wishes.strict,
+        )
+    )
+    await runtime.open()
+    return ChosenRuntime(runtime, network, why)
+
+
+async def _tested_runsc() -> Path:
+    """A runsc that has run, checkpointed and restored here. Raises `RuntimeUnavailableError`.
+
+    The test is a process of its own, because it adopts whatever orphans its sandboxes leave.
+    """
+    if sys.platform != "linux" or os.geteuid() != 0:
+        raise RuntimeUnavailableError("gVisor needs root on Linux")
+    found = find_runsc()
+    if found is None:
+        raise RuntimeUnavailableError(
+            "no runsc is on the PATH; install one with infra/gvisor/install"
+        )
+    command = (sys.executable, "-m", "readie_worker.sandbox.selftest")
+    test = await asyncio.create_subprocess_exec(
+        *command,
+        *("--quick", "--json", "--runsc", str(found)),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(SELF_TEST_DEADLINE_S):
+            printed, _ = await test.communicate()
+        verdict = json.loads(printed)
+    except TimeoutError as error:
+        raise RuntimeUnavailableError(
+            f"the self-test of {found} did not end within {SELF_TEST_DEADLINE_S:g} s"
+        ) from error
+    except ValueError as error:
+        raise RuntimeUnavailableError(f"the self-test of {found} gave no verdict") from error
+    finally:
+        if test.returncode is None:
+            test.kill()
+            await test.wait()
+    if not verdict["ok"]:
+        raise RuntimeUnavailableError(str(verdict["reason"]))
+    return found.resolve()

@@ -1,0 +1,101 @@
+"""A worker on real gVisor sandboxes: restored, ready ahead, and cold when a checkpoint fails."""
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from readie_wire.manifest import Manifest
+from readie_wire.outcome import ErrorKind, StartKind
+from readie_wire.records import Choice
+from readie_worker.sandbox.guarded import GuardedRuntime
+from readie_worker.service import Worker
+from support.calling import Caller, until
+from support.generations import write_generation
+from support.gvisor_kit import GVisorKit
+
+StartWorker = Callable[..., AbstractAsyncContextManager[Worker]]
+
+
+@dataclass
+class Captured:
+    """A generation of one checkpoint, captured here."""
+
+    kit: GVisorKit
+    folder: Path
+    checkpoint: str
+    manifest: Manifest
+
+    @property
+    def choice(self) -> Choice:
+        return Choice(self.manifest.generation, self.checkpoint)
+
+
+@pytest.fixture
+async def captured(short_path: Path) -> AsyncIterator[Captured]:
+    kit = GVisorKit(short_path, {}, ahead=1)
+    await kit.runtime.open()
+    try:
+        checkpoint = (await kit.capture("decimal")).key.rpartition("/")[2]
+        meta = short_path / "checkpoints" / checkpoint / "meta.json"
+        written = meta.read_bytes()
+        manifest = write_generation(short_path, {checkpoint: ["decimal"]}, runtime="gvisor")
+        meta.write_bytes(written)
+        yield Captured(kit, short_path, checkpoint, manifest)
+    finally:
+        await kit.runtime.close()
+
+
+async def test_a_call_is_restored_from_its_checkpoint(
+    captured: Captured, start_worker: StartWorker, caller: Caller
+) -> None:
+    def loaded() -> bool:
+        import sys
+
+        print("inside")
+        return "decimal" in sys.modules
+
+    runtime = GuardedRuntime(captured.kit.runtime)
+    settings = {"artifacts": captured.folder, "network": "none"}
+    async with start_worker(runtime, spares=0, **settings) as worker:
+        await until(lambda: any(held.checkpoints for held in worker.describe().generations))
+        ended = await caller.call(loaded, choice=captured.choice)
+        assert ended.value is True
+        assert ended.stdout == "inside\n"
+        assert ended.receipt.start_kind is StartKind.RESTORED
+        assert ended.receipt.checkpoint == captured.checkpoint
+        assert ended.receipt.fallback_reason is None
+
+
+async def test_a_sandbox_restored_ahead_answers_and_one_that_dies_is_told(
+    captured: Captured, start_worker: StartWorker, caller: Caller
+) -> None:
+    runtime = GuardedRuntime(captured.kit.runtime)
+    settings = {"artifacts": captured.folder, "network": "none"}
+    async with start_worker(runtime, spares=1, **settings) as worker:
+        await until(lambda: worker.describe().pool)
+        ended = await caller.call(lambda: 42, choice=captured.choice)
+        assert ended.value == 42
+        assert ended.receipt.start_kind is StartKind.POOL
+        await until(lambda: worker.describe().pool)
+        ended = await caller.call(lambda: os._exit(9), choice=captured.choice)
+        assert ended.error.kind is ErrorKind.SANDBOX_DIED
+        assert ended.error.details["exit_code"] == 9
+
+
+async def test_a_damaged_image_becomes_a_cold_start(
+    captured: Captured, start_worker: StartWorker, caller: Caller
+) -> None:
+    runtime = GuardedRuntime(captured.kit.runtime)
+    settings = {"artifacts": captured.folder, "network": "none"}
+    async with start_worker(runtime, spares=0, **settings) as worker:
+        await until(lambda: any(held.checkpoints for held in worker.describe().generations))
+        for image in (captured.folder / "checkpoints" / captured.checkpoint).glob("*.img"):
+            image.write_bytes(image.read_bytes()[:1000])
+        ended = await caller.call(lambda: 42, choice=captured.choice)
+        assert ended.value == 42
+        assert ended.receipt.start_kind is StartKind.COLD
+        assert ended.receipt.fallback_reason
