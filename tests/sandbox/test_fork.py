@@ -130,6 +130,22 @@ async def test_a_zygote_of_numeric_packages_forks_into_working_clones(
         assert await gather_calls(runnings, multiply) == [300.0**3] * 5
 
 
+async def test_a_module_that_uses_readie_itself_can_be_imported_ahead(
+    stack: AsyncExitStack, short_path: Path
+) -> None:
+    """Inside a sandbox a decorated function is the plain function."""
+    source = "import readie\n@readie.remote\ndef double(x):\n    return 2 * x\n"
+    bench = await fork_bench(stack, short_path, {"decorated": source})
+
+    def call() -> int:
+        import sys
+
+        return int(sys.modules["decorated"].double(3))
+
+    running = await bench.start(await bench.checkpoint("decorated"))
+    assert (await running.driver.call(call)).value == 6
+
+
 async def test_a_zygote_that_died_is_replaced_once(stack: AsyncExitStack, short_path: Path) -> None:
     bench = await fork_bench(stack, short_path)
     checkpoint = await bench.checkpoint("wave")
