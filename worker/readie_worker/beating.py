@@ -42,6 +42,7 @@ class Beater:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news = asyncio.Event()
         self._stopping = False
+        self._missed = False
         self._thread = threading.Thread(target=self._main, name="beat", daemon=True)
 
     def start(self) -> None:
@@ -91,7 +92,11 @@ class Beater:
         try:
             await store.beat(self._describe(), LIVES * self._every)
         except StoreUnavailableError as error:
-            log.warning("beat missed", reason=str(error))
+            if not self._missed:
+                log.warning("beats are missed", reason=str(error))
+            self._missed = True
+        else:
+            self._missed = False
 
     async def _leave(self, store: CallStore) -> None:
         try:

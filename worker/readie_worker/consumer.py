@@ -63,11 +63,14 @@ class Consumer:
                 await self.take_owed()
                 wakeup = await self._store.orders_or_bell(self._boot, self._flavor, cursor, BLOCK_S)
             except StoreUnavailableError as error:
-                log.warning("no calls for now", reason=str(error), pause=pause)
+                if pause == FIRST_PAUSE_S:
+                    log.warning("no calls for now", reason=str(error))
                 self._owed = ALL
                 await asyncio.sleep(jittered(pause))
                 pause = min(2 * pause, LONGEST_PAUSE_S)
                 continue
+            if pause != FIRST_PAUSE_S:
+                log.info("calls again")
             cursor, pause = wakeup.cursor, FIRST_PAUSE_S
             quiet = not wakeup.orders and not wakeup.bells
             self._owed += ALL if quiet or wakeup.bells >= BELLS_COUNTED else wakeup.bells

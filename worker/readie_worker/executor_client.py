@@ -181,14 +181,17 @@ class ExecutorConnection(asyncio.Protocol):
     async def _within(
         self, waiter: asyncio.Future[Message | None], within: float, what: str
     ) -> Message:
-        if not waiter.done():
-            await asyncio.wait({waiter}, timeout=within)
-        if not waiter.done():
-            raise NotStartedError(f"its executor {what} within {within:g} s")
-        message = waiter.result()
+        timer = self._loop.call_later(within, self._give_up, waiter, f"{what} within {within:g} s")
+        message = await waiter
+        timer.cancel()
         if message is None:
             raise NotStartedError(f"its executor {self.problem or 'ended before the call'}")
         return message
+
+    def _give_up(self, waiter: asyncio.Future[Message | None], problem: str) -> None:
+        if not waiter.done():
+            self.problem = problem
+            waiter.set_result(None)
 
     def _write(self, data: bytes) -> None:
         if self.ended.done() or self._transport is None or self._transport.is_closing():

@@ -54,6 +54,11 @@ class Output:
         if data:
             self._hold_back(stream, data)
 
+    @property
+    def waiting(self) -> bool:
+        """Is there something to `take`?"""
+        return bool(self._pending)
+
     def take(self) -> list[Piece]:
         """What became available since the last call, oldest first."""
         pieces, self._pending = self._pending, []

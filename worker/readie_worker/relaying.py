@@ -49,7 +49,7 @@ class Relay:
 
     def notice(self) -> None:
         """There may be new output. Cheap: called after every read of a pipe."""
-        if self._live and not self._closed and self._timer is None:
+        if self._timer is None and self._live and self._output.waiting and not self._closed:
             self._timer = self._loop.call_later(FLUSH_S, self._flush_soon)
 
     async def close(self) -> list[Event]:

@@ -60,20 +60,22 @@ def peak_memory(pid: int) -> int | None:
 def out_of_memory_kills() -> int:
     """How many processes this machine's kernel has ended for want of memory since it booted."""
     try:
-        lines = Path("/proc/vmstat").read_text().splitlines()
+        counts = Path("/proc/vmstat").read_bytes()
     except OSError:
         return 0
-    counts = dict(line.split(" ", 1) for line in lines)
-    return int(counts.get("oom_kill", 0))
+    # Asked at every start: a search costs a tenth of splitting the file's 190 lines.
+    _, _, rest = counts.partition(b"\noom_kill ")
+    number, _, _ = rest.partition(b"\n")
+    return int(number or 0)
 
 
 def _status(pid: int, name: str) -> int | None:
     try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        status = Path(f"/proc/{pid}/status").read_bytes()
     except OSError:
         return None
-    fields = dict(line.partition(":")[::2] for line in lines)
-    value = fields.get(name, "").split()  # "1234 kB"; a zombie has none
+    _, _, rest = status.partition(f"\n{name}:".encode())
+    value = rest.partition(b"\n")[0].split()  # "1234 kB"; a zombie has none
     return int(value[0]) * 1024 if value else None
 
 
