@@ -1,0 +1,99 @@
+"""Limits by cgroups: version 1 and 2 as files, and the machine's own for real."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from readie_worker.sandbox.api import Limits
+from readie_worker.sandbox.errors import RuntimeUnavailableError
+from readie_worker.sandbox.gvisor.cgroups import OWN_PIDS, open_cgroups
+
+LIMITS = Limits(memory=256 << 20, cpus=1.5, pids=100)
+
+
+def mounts(tmp_path: Path, *lines: str) -> Path:
+    table = tmp_path / "mounts"
+    table.write_text("".join(f"{line} 0 0\n" for line in lines))
+    return table
+
+
+def test_version_2_is_one_folder_with_controllers_handed_down(tmp_path: Path) -> None:
+    top = tmp_path / "cgroup"
+    top.mkdir()
+    table = mounts(tmp_path, f"cgroup2 {top} cgroup2 rw,nosuid")
+
+    group = open_cgroups("abc", table).make("readie-abc-1")
+    group.apply(LIMITS)
+
+    folder = top / "readie" / "abc" / "readie-abc-1"
+    assert (top / "cgroup.subtree_control").read_text() == "+memory +cpu +pids"
+    assert (folder.parent / "cgroup.subtree_control").read_text() == "+memory +cpu +pids"
+    assert (folder / "memory.max").read_text() == str(256 << 20)
+    assert (folder / "cpu.max").read_text() == "150000 100000"
+    assert (folder / "pids.max").read_text() == str(100 + OWN_PIDS)
+    assert group.joining()[-2:] == (str(folder), "--")
+
+
+def test_version_2_tells_kills_and_the_peak(tmp_path: Path) -> None:
+    top = tmp_path / "cgroup"
+    top.mkdir()
+    group = open_cgroups("abc", mounts(tmp_path, f"c {top} cgroup2 rw")).make("one")
+    folder = top / "readie" / "abc" / "one"
+
+    assert (group.out_of_memory_kills(), group.peak_memory()) == (0, None)
+    (folder / "memory.events").write_text("low 0\nmax 9\noom 1\noom_kill 2\n")
+    (folder / "memory.peak").write_text("123456\n")
+
+    assert (group.out_of_memory_kills(), group.peak_memory()) == (2, 123456)
+
+
+def test_no_cpu_limit_is_said_in_the_words_of_each_version(tmp_path: Path) -> None:
+    unlimited = Limits(memory=1 << 20)
+    for name in ("two", "memory", "cpu", "pids"):
+        (tmp_path / name).mkdir()
+
+    two = open_cgroups("abc", mounts(tmp_path, f"c {tmp_path}/two cgroup2 rw")).make("one")
+    two.apply(unlimited)
+    one = open_cgroups(
+        "abc",
+        mounts(
+            tmp_path,
+            *(f"c {tmp_path}/{name} cgroup rw,{name}" for name in ("memory", "cpu", "pids")),
+        ),
+    ).make("one")
+    one.apply(unlimited)
+
+    assert (tmp_path / "two/readie/abc/one/cpu.max").read_text() == "max 100000"
+    assert (tmp_path / "cpu/readie/abc/one/cpu.cfs_quota_us").read_text() == "-1"
+
+
+def test_a_machine_without_a_controller_is_refused_with_its_name(tmp_path: Path) -> None:
+    table = mounts(tmp_path, f"c {tmp_path} cgroup rw,cpu,cpuacct")
+
+    with pytest.raises(RuntimeUnavailableError, match="memory, pids not mounted"):
+        open_cgroups("abc", table)
+
+
+def test_real_groups_hold_the_process_and_its_children(runsc: Path) -> None:
+    cgroups = open_cgroups("test-groups")
+    group = cgroups.make("one")
+    try:
+        group.apply(LIMITS)
+        done = subprocess.run(
+            [
+                *group.joining(),
+                *(sys.executable, "-c", "b'x' * 20_000_000; print(*open('/proc/self/cgroup'))"),
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert "readie/test-groups/one" in done.stdout
+        assert (group.peak_memory() or 0) > 10_000_000
+        assert [found.folders for found in cgroups.of_owner("test-groups")] == [group.folders]
+    finally:
+        group.remove()
+        cgroups.forget("test-groups")
+    assert not any(folder.exists() for folder in group.folders.values())
