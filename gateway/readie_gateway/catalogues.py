@@ -17,7 +17,9 @@ POLL_S = 1.0
 CATALOGUE_FILE = "catalogue.json"
 MANIFEST_FILE = "manifest.json"
 
-_Stamp = tuple[int, int, int]  # mtime in ns, inode, size: an edit or an atomic rename changes it
+# mtime in ns, inode, size, of the file and of the manifest beside it: an edit or an atomic rename of
+# either changes it.
+_Stamp = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +113,19 @@ class Catalogues:
 def _stamps(paths: Sequence[Path]) -> dict[Path, _Stamp]:
     stamps = {}
     for path in paths:
-        try:
-            found = path.stat()
-        except OSError:
-            continue
-        stamps[path] = (found.st_mtime_ns, found.st_ino, found.st_size)
+        if found := _stamp(path):
+            beside = _stamp(path.with_name(MANIFEST_FILE)) if path.name == CATALOGUE_FILE else ()
+            stamps[path] = found + beside
     return stamps
+
+
+def _stamp(path: Path) -> _Stamp:
+    """Empty for a file that is not there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_mtime_ns, found.st_ino, found.st_size
 
 
 def _read(path: Path) -> LoadedCatalogue:

@@ -17,7 +17,7 @@ def dump(value: Any) -> bytes:
 def parse(data: bytes) -> Any:
     """The value, integers of any length exact. Raises `ValueError`, also for NaN and Infinity."""
     try:
-        return json.loads(data, parse_constant=_refuse_constant)
+        return _DECODER.decode(data.decode())
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
 
@@ -36,3 +36,6 @@ def is_json(data: bytes) -> bool:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)  # `json.loads` would make one a call
