@@ -294,4 +294,7 @@ def _to_stderr(line: LogLine) -> None:
 def _version() -> str:
     import importlib.metadata  # 20 ms, for who makes a call
 
-    return importlib.metadata.version("readie")
+    try:
+        return importlib.metadata.version("readie")
+    except importlib.metadata.PackageNotFoundError:  # run from a folder, not installed
+        return "unknown"

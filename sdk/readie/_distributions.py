@@ -2,6 +2,7 @@
 ``google-cloud-storage``. Installed metadata says so first; a short table knows the famous rest.
 """
 
+import functools
 import importlib.metadata
 import threading
 from collections.abc import Iterable
@@ -58,7 +59,7 @@ def installed_versions(modules: Iterable[str]) -> dict[str, str]:
     owners: set[str] = set()
     for found in owning_distributions(modules).values():
         owners.update(found)
-    return {name: importlib.metadata.version(name) for name in sorted(owners)}
+    return {name: _version(name) for name in sorted(owners)}
 
 
 def owning_distributions(modules: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -82,6 +83,11 @@ def likely_distribution(module: str) -> str | None:
     if parts[0] in _NAMESPACES:
         return None
     return _FAMOUS.get(parts[0], canonicalize_name(parts[0]))
+
+
+@functools.cache
+def _version(distribution: str) -> str:
+    return importlib.metadata.version(distribution)
 
 
 def _search(modules: list[str]) -> dict[str, tuple[str, ...]]:

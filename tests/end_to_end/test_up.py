@@ -200,7 +200,7 @@ def test_a_port_that_is_taken_is_told_with_the_remedy(short_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_told_with_the_remedy(short_path: Path) -> None:
     (short_path / "file").write_text("")
     with started(short_path / "file", until_running=False) as up:
-        assert up.process.wait(DEADLINE_S) == 1
+        assert up.process.wait(DEADLINE_S) != 0
         assert "--data-dir" in up.printed
         assert "Traceback" not in up.printed
 

@@ -5,7 +5,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -21,6 +21,7 @@ from readie._client import Client
 from readie._errors import ReadieError
 
 START_S = 60.0  # for each part; a busy machine needs a few
+LOAD_S = 30.0  # to hold a generation; after that it is told as it is
 POLL_S = 0.05
 WATCH_S = 0.5  # between looks at whether all children are alive
 # Workers let running calls end (30 s by default), then the gateway tells its clients.
@@ -94,6 +95,8 @@ class _Supervisor:
             workers.append(self._add(name, [sys.executable, "-m", "readie_worker"], settings))
         count = len(workers)
         self._until("the workers", lambda: len(self._workers() or ()) >= count, *workers)
+        if self._wish.generations is not None:
+            self._await_generations()
 
     def tell(self) -> None:
         """What a person needs to know to use it."""
@@ -106,6 +109,9 @@ class _Supervisor:
             for facts in worker.get("generations", ())
         }
         held = ", ".join(f"{name} ({count} checkpoints)" for name, count in generations.items())
+        if not held and self._wish.generations is not None:
+            problems = {str(worker.get("error") or "see the worker's log") for worker in workers}
+            held = f"none of {self._wish.generations}: {'; '.join(problems)}"
         slots = sum(worker.get("slots", 0) for worker in workers)
         click.echo(f"Readie is running at {self.url}")
         for label, text in (
@@ -184,6 +190,15 @@ class _Supervisor:
         except (OSError, ReadieError):
             return None
 
+    def _await_generations(self) -> None:
+        """Until every worker holds one or says why not. Calls run meanwhile; they start cold."""
+        deadline = time.monotonic() + LOAD_S
+        while time.monotonic() < deadline:
+            workers = self._workers() or []
+            if workers and all(_has_loaded(worker) for worker in workers):
+                return
+            time.sleep(POLL_S)
+
     def _until(self, what: str, holds: Callable[[], bool], *children: Child) -> None:
         deadline = time.monotonic() + START_S
         while not holds():
@@ -195,6 +210,12 @@ class _Supervisor:
                     f"{what} did not come up within {START_S:g} s; see {self._folder.path / 'logs'}"
                 )
             time.sleep(POLL_S)
+
+
+def _has_loaded(worker: Mapping[str, Any]) -> bool:
+    """Whether a worker holds checkpoints, or says why it holds none."""
+    held = any(facts["checkpoints"] for facts in worker.get("generations", ()))
+    return held or bool(worker.get("error"))
 
 
 def _free_port(host: str, port: int) -> int:
