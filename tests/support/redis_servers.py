@@ -18,7 +18,7 @@ class RedisServer:
     """One server process.
 
     `url` is its TCP address, `socket_url` its unix socket. With `persist` every acknowledged write
-    survives `kill` followed by `start`, as `readie up` configures it. `start`, `stop` and `kill`
+    survives `kill` followed by `start`. `start`, `stop` and `kill`
     may follow each other; the addresses stay.
     """
 
