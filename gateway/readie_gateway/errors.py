@@ -123,3 +123,10 @@ class NoWorkerError(RefusedError):
 
     status = 503
     code = ProblemCode.NO_WORKER
+
+
+class NoSpaceError(RefusedError):
+    """The gateway cannot keep an upload while it arrives."""
+
+    status = 503
+    code = ProblemCode.STORE_UNAVAILABLE

@@ -1,10 +1,13 @@
 """The bytes of a call while they arrive: small ones in memory, large ones in a temporary file."""
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from readie_gateway.errors import NoSpaceError
 from readie_wire.http import INLINE_LIMIT_BYTES
 
 
@@ -29,18 +32,21 @@ class Payload:
         trace: TracebackType | None,
     ) -> None:
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):  # what could not be written is not needed any more
+                self._file.close()
 
     def write(self, piece: bytes) -> None:
+        """Raises `NoSpaceError`."""
         self.size += len(piece)
-        if self._file is None and self.size > INLINE_LIMIT_BYTES:
-            # Closed, and thereby removed, when the block that holds the payload ends.
-            self._file = tempfile.NamedTemporaryFile(prefix="readie-payload-")  # noqa: SIM115
-            self._file.writelines(self._pieces)
-            self._pieces.clear()
-        if self._file is None:
+        if self._file is None and self.size <= INLINE_LIMIT_BYTES:
             self._pieces.append(piece)
-        else:
+            return
+        with _refusing_when_full():
+            if self._file is None:
+                # Closed, and thereby removed, when the block that holds the payload ends.
+                self._file = tempfile.NamedTemporaryFile(prefix="readie-payload-")  # noqa: SIM115
+                self._file.writelines(self._pieces)
+                self._pieces.clear()
             self._file.write(piece)
 
     @property
@@ -50,8 +56,22 @@ class Payload:
 
     @property
     def path(self) -> Path | None:
-        """The file of a large payload, with everything written to it; else ``None``."""
+        """The file of a large payload, with everything written to it; else ``None``.
+
+        Raises `NoSpaceError`.
+        """
         if self._file is None:
             return None
-        self._file.flush()
+        with _refusing_when_full():
+            self._file.flush()
         return Path(self._file.name)
+
+
+@contextmanager
+def _refusing_when_full() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise NoSpaceError(
+            f"the gateway has no room for a call of this size now: {error.strerror}"
+        ) from error

@@ -12,7 +12,12 @@ from starlette.responses import Response
 
 from readie_gateway.errors import RefusedError
 from readie_gateway.json_text import dump
-from readie_infra.errors import IdempotencyConflictError, QueueFullError, StoreUnavailableError
+from readie_infra.errors import (
+    BlobError,
+    IdempotencyConflictError,
+    QueueFullError,
+    StoreUnavailableError,
+)
 from readie_wire.http import MEDIA_PROBLEM, ProblemCode
 from readie_wire.keys import InvalidIdError
 
@@ -67,14 +72,14 @@ async def on_refused(request: Request, error: RefusedError) -> Response:
     return problem_response(error)
 
 
-async def on_store_unavailable(request: Request, error: Exception) -> Response:
-    log.warning("the store is unavailable: %s", error)
-    return _respond(
-        503,
-        ProblemCode.STORE_UNAVAILABLE,
-        "the store that holds the calls does not answer; try again with the same Idempotency-Key",
-        headers={"Retry-After": str(STORE_RETRY_AFTER_S)},
-    )
+async def on_store_unavailable(request: Request, error: StoreUnavailableError) -> Response:
+    log.warning("%s", error)
+    return _unavailable(f"the store that holds the calls cannot do its part now ({error.reason})")
+
+
+async def on_blob_error(request: Request, error: BlobError) -> Response:
+    log.warning("the blob store is unavailable: %s", error)
+    return _unavailable("the store for large payloads and results cannot do its part now")
 
 
 async def on_idempotency_conflict(request: Request, error: Exception) -> Response:
@@ -121,6 +126,7 @@ async def on_bug(request: Request, error: Exception) -> Response:
 EXCEPTION_HANDLERS: dict[Any, Any] = {
     RefusedError: on_refused,
     StoreUnavailableError: on_store_unavailable,
+    BlobError: on_blob_error,
     IdempotencyConflictError: on_idempotency_conflict,
     QueueFullError: on_queue_full,
     InvalidIdError: on_invalid_id,
@@ -128,6 +134,15 @@ EXCEPTION_HANDLERS: dict[Any, Any] = {
     ClientDisconnect: on_client_disconnect,
     Exception: on_bug,
 }
+
+
+def _unavailable(detail: str) -> Response:
+    return _respond(
+        503,
+        ProblemCode.STORE_UNAVAILABLE,
+        f"{detail}; try again with the same Idempotency-Key",
+        headers={"Retry-After": str(STORE_RETRY_AFTER_S)},
+    )
 
 
 def _respond(

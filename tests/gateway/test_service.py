@@ -7,7 +7,7 @@ from typing import Any
 
 from readie_gateway.auth import OPEN_PATHS
 from readie_gateway.openapi import openapi_document
-from readie_wire.http import MEDIA_FRAMES
+from readie_wire.http import INLINE_LIMIT_BYTES, MEDIA_FRAMES
 from readie_wire.records import CallRecord
 from support import http_client
 from support.gateway import Gateway, PlayedWorker, played_worker, running_gateway
@@ -125,3 +125,25 @@ def references(value: Any) -> list[str]:
     if isinstance(value, list):
         return [found for inner in value for found in references(inner)]
     return []
+
+
+async def test_a_blob_store_that_cannot_be_written_is_503_for_large_calls_only(
+    gateway: Gateway, tmp_path: Path
+) -> None:
+    (tmp_path / "blobs").write_text("a file where a folder should be")
+    large = {"source": f"x = '{'a' * INLINE_LIMIT_BYTES}'"}
+    answer = await gateway.invoke(large, Prefer="respond-async")
+    assert (answer.status, answer.json()["code"]) == (503, "store_unavailable")
+    assert (await gateway.invoke(CALL, Prefer="respond-async")).status == 202
+
+
+async def test_a_store_whose_memory_is_full_refuses_new_calls_with_the_reason(
+    gateway: Gateway, valkey: RedisServer
+) -> None:
+    try:
+        valkey.command("CONFIG", "SET", "maxmemory", "1mb")
+        answer = await gateway.invoke(CALL)
+    finally:
+        valkey.command("CONFIG", "SET", "maxmemory", "0")
+    assert (answer.status, answer.json()["code"]) == (503, "store_unavailable")
+    assert "memory_full" in answer.json()["detail"]
