@@ -1,18 +1,21 @@
 """Builds one generation from a plan."""
 
 import shutil
+import statistics
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from readie_pipeline.capture.capturer import Captured, Capturer
-from readie_pipeline.capture.recording import Recorded, record
+from readie_pipeline.capture.recording import Ground, Recorded, record
 from readie_pipeline.capture.staging import CHECKPOINTS, staged
 from readie_pipeline.errors import CaptureError
 from readie_pipeline.measure.metadata import Metadata
 from readie_pipeline.plan.plan import Plan, PlanEntry
 
 EMPTY = "checkpoint_0"
+ROUNDS = 3  # restores of each checkpoint, whose median counts
 
 # Goes through a sequence of names and may show how far it is.
 Track = Callable[[Sequence[str], str], Iterable[str]]
@@ -50,35 +53,84 @@ async def build(job: Job, capturer: Capturer, track: Track) -> Report:
     if not entries:
         raise CaptureError("the plan is empty; give --imports, or --with-empty")
     with staged(job.out) as draft:
+        run = _Run(job, capturer, draft)
         await capturer.open()
         try:
-            captured, left_out = await _capture_all(job, capturer, entries, draft, track)
-            cold_s = await capturer.cold_seconds()
+            for checkpoint_id in track(list(entries), "capturing"):
+                await run.capture(checkpoint_id, entries[checkpoint_id].imports)
+            run.require_any()
+            for _ in track([f"round {n}" for n in range(1, ROUNDS + 1)], "timing restores"):
+                await run.time_round()
+            run.require_any()
+            recorded = record(draft, job.plan, job.metadata, entries, run.timed(), run.ground())
         finally:
             await capturer.close()
-        done = {checkpoint_id: entries[checkpoint_id] for checkpoint_id in captured}
-        recorded = record(draft, job.plan, job.metadata, done, captured, capturer, cold_s)
-    return Report(recorded, captured, left_out)
+    return Report(recorded, run.timed(), run.left_out)
 
 
-async def _capture_all(
-    job: Job, capturer: Capturer, entries: Mapping[str, PlanEntry], draft: Path, track: Track
-) -> tuple[dict[str, Captured], dict[str, str]]:
-    captured: dict[str, Captured] = {}
-    left_out: dict[str, str] = {}
-    for checkpoint_id in track(list(entries), "capturing"):
-        folder = draft / CHECKPOINTS / checkpoint_id
+class _Run:
+    """What one build has captured, timed and given up so far."""
+
+    def __init__(self, job: Job, capturer: Capturer, draft: Path) -> None:
+        self._job = job
+        self._capturer = capturer
+        self._draft = draft
+        self._captured: dict[str, Captured] = {}
+        self._restores: defaultdict[str, list[float]] = defaultdict(list)
+        self._colds: list[float] = []
+        self.left_out: dict[str, str] = {}
+
+    async def capture(self, checkpoint_id: str, imports: Sequence[str]) -> None:
+        folder = self._folder(checkpoint_id)
         folder.mkdir()
         try:
-            captured[checkpoint_id] = await capturer.capture(
-                checkpoint_id, entries[checkpoint_id].imports, folder
+            self._captured[checkpoint_id] = await self._capturer.capture(
+                checkpoint_id, imports, folder
             )
         except CaptureError as error:
-            if job.strict:
-                raise CaptureError(f"{checkpoint_id}: {error}") from error
-            left_out[checkpoint_id] = str(error)
-            shutil.rmtree(folder)
-    if not captured:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
-        raise CaptureError(f"no checkpoint could be captured: {reasons}")
-    return captured, left_out
+            self._leave_out(checkpoint_id, error)
+
+    async def time_round(self) -> None:
+        """Time a cold start and a restore of each, so that a busy moment hits all alike."""
+        self._colds.append(await self._capturer.cold_seconds())
+        for checkpoint_id in list(self._captured):
+            try:
+                seconds = await self._capturer.restore_seconds(
+                    checkpoint_id, self._folder(checkpoint_id)
+                )
+            except CaptureError as error:
+                self._leave_out(checkpoint_id, error)
+            else:
+                self._restores[checkpoint_id].append(seconds)
+
+    def require_any(self) -> None:
+        if not self._captured:
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in self.left_out.items())
+            raise CaptureError(f"no checkpoint could be captured: {reasons}")
+
+    def timed(self) -> Mapping[str, Captured]:
+        """What was captured and comes back, with the median of its restores."""
+        return {
+            checkpoint_id: replace(
+                captured, restore_s=round(statistics.median(self._restores[checkpoint_id]), 6)
+            )
+            for checkpoint_id, captured in self._captured.items()
+        }
+
+    def ground(self) -> Ground:
+        return Ground(
+            runtime=self._capturer.runtime,
+            size_matters=self._capturer.size_matters,
+            platform=self._capturer.platform(),
+            cold_s=statistics.median(self._colds),
+        )
+
+    def _leave_out(self, checkpoint_id: str, error: CaptureError) -> None:
+        if self._job.strict:
+            raise CaptureError(f"{checkpoint_id}: {error}") from error
+        self.left_out[checkpoint_id] = str(error)
+        self._captured.pop(checkpoint_id, None)
+        shutil.rmtree(self._folder(checkpoint_id))
+
+    def _folder(self, checkpoint_id: str) -> Path:
+        return self._draft / CHECKPOINTS / checkpoint_id

@@ -10,7 +10,10 @@ from readie_wire.manifest import MappedFile
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """One captured checkpoint. The fields are those of `readie_wire.manifest.CheckpointMeta`."""
+    """One captured checkpoint. The fields are those of `readie_wire.manifest.CheckpointMeta`.
+
+    ``restore_s`` is filled in once every checkpoint has been captured and timed.
+    """
 
     restore_s: float | None = None
     import_environment: Sequence[str] = ()
@@ -18,6 +21,7 @@ class Captured:
     gvisor_version: str = ""
     fingerprint: str = ""
     cpu_features: Sequence[str] = ()
+    image_files: Sequence[MappedFile] = ()
     mapped_files: Sequence[MappedFile] = ()
     gate: Sequence[str] = ()
 
@@ -41,20 +45,20 @@ class Capturer(Protocol):
     def runtime(self) -> str: ...
 
     @property
-    def measures_size_cost(self) -> bool:
+    def size_matters(self) -> bool:
         """Does a restore take longer for a larger checkpoint, so that alpha can be fitted?"""
 
     async def open(self) -> None:
         """Check the machine. Raises `CaptureError` with what is missing and how to get it."""
 
     async def capture(self, checkpoint_id: str, imports: Sequence[str], folder: Path) -> Captured:
-        """Capture into the existing ``folder`` and time a restore.
+        """Capture into the existing ``folder``. Raises `CaptureError` with the reason."""
 
-        Raises `CaptureError` with the reason; nothing keeps running then.
-        """
+    async def restore_seconds(self, checkpoint_id: str, folder: Path) -> float:
+        """Restore what was captured there once. Raises `CaptureError`: it does not come back."""
 
     async def cold_seconds(self) -> float:
-        """The median time until a sandbox with a fresh interpreter says HELLO."""
+        """Until a sandbox with a fresh interpreter says HELLO. Raises `CaptureError`."""
 
     def platform(self) -> Platform:
         """Where it captured. Only after `open`."""

@@ -5,21 +5,19 @@ A worker makes its zygotes itself; the generation tells it what to import, and t
 
 import platform
 import secrets
-import statistics
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 
 from readie_pipeline.capture.capturer import Captured, Platform
 from readie_pipeline.capture.greeting import time_start
 from readie_pipeline.errors import CaptureError
-from readie_worker.sandbox.api import Checkpoint, Limits, Sandbox, SandboxSpec
+from readie_worker.sandbox.api import Checkpoint, Limits, SandboxSpec
 from readie_worker.sandbox.errors import SandboxError
 from readie_worker.sandbox.fork import ForkRuntime
 
-REPEATS = 5  # starts that a median is taken of: each takes milliseconds
 HELLO_DEADLINE_S = 60.0  # far above a cold start on a busy machine
 _LIMITS = Limits(memory=64 << 30)  # nothing runs in these sandboxes but the executor itself
 
@@ -31,7 +29,7 @@ class ForkCapturer:
     """
 
     runtime = "fork"
-    measures_size_cost = False
+    size_matters = False
 
     def __init__(self, import_deadline: float, environment: Mapping[str, str]) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="readie-fork-")
@@ -40,6 +38,7 @@ class ForkCapturer:
         )
         self._prefix = f"readie-capture-{secrets.token_hex(4)}"
         self._numbers = count(1)
+        self._adopted: dict[str, Checkpoint] = {}
 
     async def open(self) -> None:
         try:
@@ -48,24 +47,29 @@ class ForkCapturer:
             raise CaptureError(str(error)) from error
 
     async def capture(self, checkpoint_id: str, imports: Sequence[str], folder: Path) -> Captured:
+        # Zygotes stay until `close`, all at once, as a worker will have them.
         checkpoint = Checkpoint(f"capture/{checkpoint_id}", imports, folder)
         try:
             await self._runtime.adopt(checkpoint)
         except SandboxError as error:
             raise CaptureError(str(error)) from error
-        try:
-            report = self._runtime.report(checkpoint.key)
-            restore_s = await self._median(lambda: self._runtime.restore(checkpoint, self._spec()))
-        finally:
-            await self._runtime.discard(checkpoint.key)
+        self._adopted[checkpoint_id] = checkpoint
+        report = self._runtime.report(checkpoint.key)
         return Captured(
-            restore_s=restore_s,
             import_environment=tuple(report.get("environment", ())),
             gate=tuple(report.get("warnings", ())),
         )
 
+    async def restore_seconds(self, checkpoint_id: str, folder: Path) -> float:
+        checkpoint = self._adopted[checkpoint_id]
+        greeting = await time_start(
+            lambda: self._runtime.restore(checkpoint, self._spec()), HELLO_DEADLINE_S
+        )
+        return greeting.seconds
+
     async def cold_seconds(self) -> float:
-        return await self._median(lambda: self._runtime.cold(self._spec()))
+        greeting = await time_start(lambda: self._runtime.cold(self._spec()), HELLO_DEADLINE_S)
+        return greeting.seconds
 
     def platform(self) -> Platform:
         return Platform(
@@ -80,7 +84,3 @@ class ForkCapturer:
 
     def _spec(self) -> SandboxSpec:
         return SandboxSpec(f"{self._prefix}-{next(self._numbers)}", _LIMITS, network="host")
-
-    async def _median(self, start: Callable[[], Awaitable[Sandbox]]) -> float:
-        times = [(await time_start(start, HELLO_DEADLINE_S)).seconds for _ in range(REPEATS)]
-        return round(statistics.median(times), 6)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from readie_pipeline.capture.capturer import Captured, Capturer, Platform
+from readie_pipeline.capture.capturer import Captured, Platform
 from readie_pipeline.capture.cataloguing import make_catalogue, provided
 from readie_pipeline.capture.digests import executor_digest
 from readie_pipeline.capture.fitting import Fit, fit_alpha
@@ -26,13 +26,28 @@ from readie_wire.manifest import (
 
 
 @dataclass(frozen=True, slots=True)
+class Ground:
+    """What all checkpoints of the generation have in common; see `Capturer`."""
+
+    runtime: str
+    size_matters: bool
+    platform: Platform
+    cold_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Recorded:
-    """A written generation. ``fit`` is what the restores say about alpha, used or not."""
+    """A written generation. ``fit`` is what the restores say about alpha.
+
+    ``size_matters`` is whether a larger checkpoint takes longer to restore with this runtime: else
+    the fitted alpha is only noise, and the planned one is kept.
+    """
 
     manifest: Manifest
     catalogue: Catalogue
     planned_alpha: float
     fit: Fit
+    size_matters: bool
 
 
 def record(
@@ -41,8 +56,7 @@ def record(
     metadata: Metadata,
     entries: Mapping[str, PlanEntry],
     captured: Mapping[str, Captured],
-    capturer: Capturer,
-    cold_s: float,
+    ground: Ground,
 ) -> Recorded:
     """Write every file of the generation but the images into ``draft``.
 
@@ -50,17 +64,18 @@ def record(
     size, the planned one is kept.
     """
     here = provided(metadata, metadata.distributions)
-    catalogue = make_catalogue(here, entries, flavor=plan.flavor, alpha=plan.alpha)
+    done = {checkpoint_id: entries[checkpoint_id] for checkpoint_id in captured}
+    catalogue = make_catalogue(here, done, flavor=plan.flavor, alpha=plan.alpha)
     fit = _fit(catalogue, captured)
-    if fit.alpha is not None and capturer.measures_size_cost:
+    if fit.alpha is not None and ground.size_matters:
         catalogue = replace(catalogue, alpha=fit.alpha)
-    platform = capturer.platform()
-    _write_metas(draft, catalogue, captured, capturer.runtime, platform)
+    platform = ground.platform
+    _write_metas(draft, catalogue, captured, ground)
     catalogue_bytes = dump_catalogue(catalogue)
     write_file(draft / CATALOGUE, catalogue_bytes)
     manifest = Manifest(
         flavor=plan.flavor,
-        runtime=capturer.runtime,
+        runtime=ground.runtime,
         created=datetime.now(UTC).strftime("%Y%m%dT%H%M%S"),
         python=platform.python,
         catalogue_sha256=hashlib.sha256(catalogue_bytes).hexdigest(),
@@ -78,11 +93,11 @@ def record(
         executor_digest=executor_digest(),
         rootfs=platform.rootfs,
         rootfs_digest=platform.rootfs_digest,
-        startup_s=StartupSeconds(cold=round(cold_s, 6), restore=round(fit.floor_s, 6)),
+        startup_s=StartupSeconds(cold=round(ground.cold_s, 6), restore=round(fit.floor_s, 6)),
         gvisor=platform.gvisor,
     ).sealed()
     write_file(draft / MANIFEST, dump_manifest(manifest))
-    return Recorded(manifest, catalogue, plan.alpha, fit)
+    return Recorded(manifest, catalogue, plan.alpha, fit, ground.size_matters)
 
 
 def _fit(catalogue: Catalogue, captured: Mapping[str, Captured]) -> Fit:
@@ -98,24 +113,22 @@ def _write_metas(
     draft: Path,
     catalogue: Catalogue,
     captured: Mapping[str, Captured],
-    runtime: str,
-    platform: Platform,
+    ground: Ground,
 ) -> None:
     for one, facts in zip(catalogue.checkpoints, checkpoint_facts(catalogue), strict=True):
-        meta = _meta(one, captured[one.id], runtime, platform, facts.distributions)
+        meta = _meta(one, captured[one.id], ground, facts.distributions)
         write_file(draft / CHECKPOINTS / one.id / META, dump_meta(meta))
 
 
 def _meta(
     checkpoint: CatalogueCheckpoint,
     captured: Captured,
-    runtime: str,
-    platform: Platform,
+    ground: Ground,
     distributions: Mapping[str, str],
 ) -> CheckpointMeta:
     return CheckpointMeta(
         id=checkpoint.id,
-        runtime=runtime,
+        runtime=ground.runtime,
         imports=tuple(checkpoint.canonical),
         size_mb=checkpoint.size_mb,
         bytes_on_disk=captured.bytes_on_disk,
@@ -124,8 +137,9 @@ def _meta(
         distributions=dict(sorted(distributions.items())),
         gvisor_version=captured.gvisor_version,
         fingerprint=captured.fingerprint,
-        rootfs_digest=platform.rootfs_digest,
+        rootfs_digest=ground.platform.rootfs_digest,
         cpu_features=tuple(captured.cpu_features),
+        image_files=tuple(captured.image_files),
         mapped_files=tuple(captured.mapped_files),
         gate=tuple(captured.gate),
     )

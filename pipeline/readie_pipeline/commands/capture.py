@@ -12,6 +12,7 @@ from rich.table import Table
 from readie_pipeline.capture.building import Job, Report, build
 from readie_pipeline.capture.capturer import Capturer
 from readie_pipeline.capture.fork import ForkCapturer
+from readie_pipeline.capture.gvisor import GVisorCapturer
 from readie_pipeline.capture.staging import check_output
 from readie_pipeline.commands import options
 from readie_pipeline.commands.offline import offline_wrapper
@@ -23,6 +24,7 @@ from readie_pipeline.measure.metadata import Metadata
 from readie_pipeline.measure.probing import LocalProber
 from readie_pipeline.measure.surveying import survey
 from readie_pipeline.plan.fixed import plan_fixed
+from readie_worker.sandbox.selftest import find_runsc
 
 
 @click.command()
@@ -37,6 +39,11 @@ from readie_pipeline.plan.fixed import plan_fixed
 @click.option("--runtime", type=click.Choice(["gvisor", "fork"]), required=True)
 @click.option("--with-empty", is_flag=True, help="Add checkpoint_0, which imports nothing.")
 @click.option("--strict", is_flag=True, help="Stop at the first checkpoint that fails.")
+@click.option(
+    "--runsc",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="The runsc to capture with.  [default: the installed one]",
+)
 @options.out
 @options.flavor
 @options.alpha
@@ -51,6 +58,7 @@ def capture(
     runtime: str,
     with_empty: bool,
     strict: bool,
+    runsc: Path | None,
     out: Path,
     flavor: str,
     alpha: float,
@@ -67,7 +75,7 @@ def capture(
             terminal.warn(f"{name} is in no installed distribution: it is not priced")
     plan = plan_fixed(import_sets, metadata, flavor=flavor, alpha=alpha)
     job = Job(plan, metadata, out, with_empty=with_empty, strict=strict)
-    report = asyncio.run(build(job, _capturer(runtime, timeout), terminal.track))
+    report = asyncio.run(build(job, _capturer(runtime, runsc, timeout), terminal.track))
     show(terminal, report, out)
     if report.left_out:
         raise PipelineError(f"{len(report.left_out)} planned checkpoint(s) are missing")
@@ -83,10 +91,16 @@ def _measure(
         return survey(names, prober, Inventory.take(interpreter), repeats=repeats)
 
 
-def _capturer(runtime: str, timeout: float) -> Capturer:
+def _capturer(runtime: str, runsc: Path | None, timeout: float) -> Capturer:
     if runtime == "fork":
         return ForkCapturer(timeout, os.environ)
-    raise PipelineError(f"--runtime {runtime} cannot capture yet; use fork")
+    found = runsc or find_runsc()
+    if found is None:
+        raise PipelineError(
+            "there is no runsc on this machine; install one with infra/gvisor/install, or name it "
+            "with --runsc, or use --runtime fork"
+        )
+    return GVisorCapturer(found, timeout, os.environ)
 
 
 def show(terminal: Terminal, report: Report, out: Path) -> None:
@@ -121,11 +135,9 @@ def alpha_line(report: Report) -> str:
     recorded = report.recorded
     fit = recorded.fit
     measured = f"{fit.alpha:.6f}" if fit.alpha is not None else f"none ({fit.reason})"
-    if recorded.catalogue.alpha == recorded.planned_alpha:
+    if not recorded.size_matters:
         runtime = recorded.manifest.runtime
-        why = f"planned is kept: what {runtime} restores does not depend on size"
-        if fit.alpha is None:
-            why = "planned is kept"
+        verdict = f"planned is kept: what {runtime} restores does not depend on size"
     else:
-        why = "measured is used"
-    return f"alpha in s/MB: planned {recorded.planned_alpha:.6f}, measured {measured}; {why}"
+        verdict = "planned is kept" if fit.alpha is None else "measured is used"
+    return f"alpha in s/MB: planned {recorded.planned_alpha:.6f}, measured {measured}; {verdict}"
