@@ -35,6 +35,7 @@ class Line:
         self._connecting = asyncio.Lock()
         self._link: _Link | None = None
         self._closed = False
+        self.connections = 0  # made so far: when it has grown, there was a time without one
 
     async def ask(self, *words: str | bytes | int) -> Any:
         """Send one command; its answer, with bytes for strings."""
@@ -75,6 +76,7 @@ class Line:
             except TimeoutError as error:
                 raise exceptions.TimeoutError("the server accepts but does not answer") from error
             self._link = _Link(connection, self._timeout_s)
+            self.connections += 1
             return self._link
 
 

@@ -17,7 +17,7 @@
 | ``held:{worker}``            | hash     | call ids the worker owns → take tickets; gone when empty   |
 | ``worker:{boot}``            | hash     | a worker's advertisement; TTL renewed by its beat          |
 | ``beat:{boot}``              | counter  | TTL renewed by its beat                                    |
-| ``workers``                  | set      | boot ids; members without a record are dropped on sight    |
+| ``workers``                  | set      | boot ids; the sweep removes those that stopped beating     |
 | ``recent:{token}``           | zset     | latest call ids of a token by creation time; bounded       |
 | ``idem:{token}:{key}``       | string   | call id and body hash; TTL                                 |
 | ``dead:{flavor}``            | stream   | parked calls; bounded, kept until dropped or requeued      |

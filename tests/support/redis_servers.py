@@ -18,8 +18,8 @@ class RedisServer:
     """One server process.
 
     `url` is its TCP address, `socket_url` its unix socket. With `persist` every acknowledged write
-    survives `kill` followed by `start`. `start`, `stop` and `kill`
-    may follow each other; the addresses stay.
+    survives `kill` followed by `start`. `start`, `stop` and `kill` may follow each other; the
+    addresses stay.
     """
 
     def __init__(self, binary: Path, folder: Path, *, persist: bool = False) -> None:

@@ -6,8 +6,8 @@ within seconds; every step may be repeated.
 
 from typing import TYPE_CHECKING
 
-from readie_infra.store.fleet import Fleet
 from readie_infra.store.holding import Holding
+from readie_infra.store.pulses import Pulses
 from readie_infra.store.steps import Steps
 from readie_infra.store.submitting import Submitting
 from readie_infra.store.sweeping import Sweeping
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 
-class CallStore(Submitting, Holding, Watching, Fleet, Sweeping):
+class CallStore(Submitting, Holding, Watching, Sweeping):
     """The store of one installation: ``client`` from `readie_infra.connecting.connect`."""
 
     def __init__(
@@ -56,6 +56,7 @@ class CallStore(Submitting, Holding, Watching, Fleet, Sweeping):
         self._limits = limits or Limits()
         self._steps = Steps(client, self._keys.prefix)
         self._open_tickets = {}
+        self._pulses = Pulses(self._limits.silence_s)
         self._rebuild_from = 0
 
     async def close(self) -> None:

@@ -78,6 +78,11 @@ class Steps:
             await line.close()
             raise
 
+    @property
+    def connections(self) -> int:
+        """How often the shared connection was made; equal numbers mean that it held in between."""
+        return self._line.connections
+
     async def close(self) -> None:
         for line in (self._line, *self._waiting.values()):
             await line.close()

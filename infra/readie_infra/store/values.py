@@ -16,6 +16,7 @@ class Limits:
     lease_s: float = 60.0  # taken → started; longer than any cold start
     lost_grace_s: float = 30.0  # past its timeout a started call is lost: the worker had this long
     cancel_grace_s: float = 15.0  # to end a running call; then it counts as cancelled
+    silence_s: float = 15.0  # without a beat (each 3 s) a worker counts as dead
     max_leases: int = 5  # times a call may be taken and its lease lapse before it is lost
 
 
