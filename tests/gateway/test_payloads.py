@@ -41,4 +41,9 @@ def small_files() -> Iterator[int]:
 
 def test_a_disk_that_is_full_is_a_refusal(small_files: int) -> None:
     with Payload() as payload, pytest.raises(NoSpaceError, match="no room"):
-        payload.write(bytes(small_files + 1))
+        kept_in_a_file(payload, bytes(small_files + 1))
+
+
+def kept_in_a_file(payload: Payload, data: bytes) -> None:
+    payload.write(data)  # may still be in a buffer
+    assert payload.path is not None
