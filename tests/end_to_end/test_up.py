@@ -17,6 +17,7 @@ import pytest
 
 import readie
 from readie._cli.valkey import SOCKET_PATH_LIMIT, find_server, socket_path
+from support.generations import write_generation
 
 DEADLINE_S = 90.0
 
@@ -141,6 +142,31 @@ def test_it_starts_serves_tells_stops_and_resumes(short_path: Path) -> None:
     with started(data) as again, again.client() as client:
         assert again.token == token
         assert client.call(call.id).get(DEADLINE_S) == 8, "an earlier result is still there"
+
+
+def test_a_generation_is_served_and_a_call_starts_behind_its_imports(short_path: Path) -> None:
+    write_generation(short_path / "generation", {"checkpoint_1": ["numpy"]})
+
+    @readie.remote
+    def total(count: int) -> int:
+        import numpy as np
+
+        return int(np.arange(count).sum())
+
+    with (
+        started(short_path / "data", "--generations", str(short_path / "generation")) as up,
+        up.client() as client,
+    ):
+        assert "1 of " in up.printed
+        call = total.bind(client=client).spawn(10)
+        assert call.get(DEADLINE_S) == 45
+        assert call.receipt is not None
+        assert (call.receipt.start_kind, call.receipt.checkpoint) == ("forked", "checkpoint_1")
+        call = total.bind(client=client, disable_optimized_execution=True).spawn(10)
+        assert call.get(DEADLINE_S) == 45
+        assert call.receipt is not None
+        assert (call.receipt.start_kind, call.receipt.checkpoint) == ("cold", None)
+        assert "numpy" in call.receipt.imports_missed
 
 
 def test_a_script_finds_it_without_being_told(short_path: Path) -> None:

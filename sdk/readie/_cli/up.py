@@ -19,6 +19,7 @@ from readie._cli.children import Child
 from readie._cli.data_folder import DataFolder
 from readie._client import Client
 from readie._errors import ReadieError
+from readie_wire.manifest import load_manifest
 
 START_S = 60.0  # for each part; a busy machine needs a few
 LOAD_S = 30.0  # to hold a generation; after that it is told as it is
@@ -108,7 +109,7 @@ class _Supervisor:
             for worker in workers
             for facts in worker.get("generations", ())
         }
-        held = ", ".join(f"{name} ({count} checkpoints)" for name, count in generations.items())
+        held = ", ".join(f"{count} of {name}" for name, count in generations.items())
         if not held and self._wish.generations is not None:
             problems = {str(worker.get("error") or "see the worker's log") for worker in workers}
             held = f"none of {self._wish.generations}: {'; '.join(problems)}"
@@ -191,11 +192,12 @@ class _Supervisor:
             return None
 
     def _await_generations(self) -> None:
-        """Until every worker holds one or says why not. Calls run meanwhile; they start cold."""
+        """Until every worker holds all of it or says why not. Calls run meanwhile; they start cold."""
+        wanted = _published_checkpoints(self._wish.generations)
         deadline = time.monotonic() + LOAD_S
         while time.monotonic() < deadline:
             workers = self._workers() or []
-            if workers and all(_has_loaded(worker) for worker in workers):
+            if workers and all(_has_loaded(worker, wanted) for worker in workers):
                 return
             time.sleep(POLL_S)
 
@@ -212,10 +214,22 @@ class _Supervisor:
             time.sleep(POLL_S)
 
 
-def _has_loaded(worker: Mapping[str, Any]) -> bool:
-    """Whether a worker holds checkpoints, or says why it holds none."""
-    held = any(facts["checkpoints"] for facts in worker.get("generations", ()))
-    return held or bool(worker.get("error"))
+def _published_checkpoints(folder: Path | None) -> dict[str, int]:
+    """Flavor → how many checkpoints its generation has. What cannot be read is the worker's to tell."""
+    counts: dict[str, int] = {}
+    files = [folder / "manifest.json", *folder.glob("*/manifest.json")] if folder else []
+    for file in files:
+        try:
+            manifest = load_manifest(file.read_bytes())
+        except (OSError, ValueError):
+            continue
+        counts[manifest.flavor] = len(manifest.checkpoints)
+    return counts
+
+
+def _has_loaded(worker: Mapping[str, Any], wanted: Mapping[str, int]) -> bool:
+    held = sum(len(facts["checkpoints"]) for facts in worker.get("generations", ()))
+    return held >= wanted.get(str(worker.get("flavor")), 0) or bool(worker.get("error"))
 
 
 def _free_port(host: str, port: int) -> int:
