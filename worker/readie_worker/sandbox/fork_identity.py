@@ -32,10 +32,6 @@ class Identity:
         self._numbers = itertools.cycle(range(FIRST_UID, FIRST_UID + UIDS)) if separate else None
         self.note = note
 
-    @property
-    def separate(self) -> bool:
-        return self._numbers is not None
-
     def next_uid(self) -> int | None:
         """The next sandbox's user; `None`: the worker's own."""
         return next(self._numbers) if self._numbers is not None else None
