@@ -258,6 +258,18 @@ async def test_a_call_cancelled_while_its_sandbox_is_made_never_starts(
     assert runs.count == 0
 
 
+async def test_a_call_cancelled_before_it_is_handed_over_is_cancelled_and_not_a_death(
+    worker: Worker, caller: Caller, fake: FakeRuntime, manifest: Manifest, runs: Runs
+) -> None:
+    fake.order(Fault.HANGS_BEFORE_READY)
+    call = await caller.spawn(function, choice=chosen(manifest))
+    await until(lambda: fake.sandboxes)
+    await caller.store.cancel(call, "enough")
+    assert (await caller.end_of(call)).state is State.CANCELLED
+    await until(lambda: worker.describe().free_slots == 2)
+    assert runs.count == 0
+
+
 async def test_a_pool_that_cannot_make_a_sandbox_rests_and_makes_it_later(
     start_worker: StartWorker, caller: Caller, fake: FakeRuntime, manifest: Manifest, tmp_path: Path
 ) -> None:

@@ -93,6 +93,8 @@ class Consumer:
     async def drain(self, grace: float) -> None:
         """Take no more; wait at most ``grace`` seconds for the calls that run, then end them."""
         self.draining = True
+        async with self._taking:  # a take that is under way may still bring a call
+            pass
         if self._runs:
             await asyncio.wait(self._runs, timeout=grace)
         if self._runs:

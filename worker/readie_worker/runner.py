@@ -5,6 +5,7 @@ cold start. From then on the call is never run again: it ends with what is known
 """
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -150,6 +151,7 @@ class Runner:
         try:
             return await self._attempt(call, checkpoint, claimed, body)
         except NotStartedError as problem:
+            call.check()
             reason = str(problem)
             if call.live is not None and call.go_sent and not await self._never_started(call.live):
                 return await self._died(call, call.live)
@@ -253,7 +255,6 @@ class Runner:
         return connection.drained and not connection.started
 
     async def _forget_attempt(self, call: Running) -> None:
-        call.check()
         call.disarm_timeout()
         call.go_sent = False
         relay, call.relay = call.relay, None
@@ -282,6 +283,8 @@ class Runner:
         """Kill first, tell afterwards: when the caller hears of it, nothing runs any more."""
         receipt = call.receipt(self._runtime)
         if call.live is not None:
+            peak = await call.live.sandbox.peak_memory()
+            receipt = replace(receipt, peak_memory_mb=peak / outcomes.MB if peak else None)
             await call.live.end(KILL_WITHIN_S)
             await call.live.pipes.read_to_end(DRAIN_S)
         return outcomes.of_stop(stop, receipt, timeout=call.options.timeout)
@@ -311,7 +314,7 @@ async def _limited(live: LiveSandbox, call: Running) -> LiveSandbox:
     try:
         if call.options.limits != IDLE_LIMITS:
             await live.sandbox.set_limits(call.options.limits)
-    except SandboxError as error:
+    except (SandboxError, OSError) as error:
         raise NotStartedError(f"a sandbox made ahead could not be used: {error}") from error
     return live
 
