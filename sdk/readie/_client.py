@@ -286,8 +286,10 @@ _default = _Default()
 
 
 def _to_stderr(line: LogLine) -> None:
-    sys.stderr.write(line.text)
-    sys.stderr.flush()
+    # A stderr that is closed, or not there at all, is no reason for a call to fail.
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(line.text)
+        sys.stderr.flush()
 
 
 @functools.cache

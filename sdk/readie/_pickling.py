@@ -34,7 +34,7 @@ _SENTINELS: dict[type, str] = {
     type(getattr(dataclasses, name)): name
     for name in ("MISSING", "KW_ONLY", "_HAS_DEFAULT_FACTORY")
 }
-_by_value_lock = threading.Lock()
+_by_value_lock = threading.RLock()  # what is pickled may call a remote function meanwhile
 
 
 @dataclass(frozen=True, slots=True)

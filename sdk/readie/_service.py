@@ -51,8 +51,8 @@ LAST_BYTES_S = 1.0  # for the end of an answer whose content is complete
 MAX_JSON_BYTES = 64 << 20
 FIRST_DELAY_S = 0.1
 MAX_DELAY_S = 2.0
-UNREACHABLE_TRIES = 3  # a wrong address should not take long to be told
-BROKEN_TRIES = 7  # some six seconds: longer than a service takes to restart
+UNREACHABLE_TRIES = 3  # of a service never heard of: a wrong address should be told soon
+BROKEN_TRIES = 10  # some nine seconds; a service keeps a call for ten whose client has gone
 _random = random.Random()  # noqa: S311 - spreads retries; the caller's own generator stays untouched
 
 
@@ -166,7 +166,7 @@ class Service:
                     _patience(deadline, progress)
                 if progress.seq > seen:
                     tries = _Tries()
-                yield from tries.failed(fault)
+                yield from tries.failed(fault, known=bool(progress.call_id))
                 continue
             if ended is not None:
                 return ended
@@ -205,9 +205,11 @@ class _Tries:
     def __init__(self) -> None:
         self._count = 0
 
-    def failed(self, fault: Fault) -> Steps[None]:
+    def failed(self, fault: Fault, *, known: bool = False) -> Steps[None]:
+        """``known``: the service has answered before, so its address is right."""
         self._count += 1
-        allowed = UNREACHABLE_TRIES if isinstance(fault, Unreachable) else BROKEN_TRIES
+        strange = isinstance(fault, Unreachable) and not known
+        allowed = UNREACHABLE_TRIES if strange else BROKEN_TRIES
         if self._count >= allowed:
             raise ClusterUnavailableError(
                 f"the service cannot be reached ({fault}); is it running, and is the address right?"

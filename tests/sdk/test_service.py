@@ -177,6 +177,12 @@ def test_a_call_is_followed_over_every_way_in_which_an_answer_breaks_off(
     ]
 
 
+def test_a_service_that_restarts_in_the_middle_of_a_call_is_waited_for() -> None:
+    down = [Unreachable("refused")] * (BROKEN_TRIES - 2)
+    script = Script([frames(accepted(), Broken("lost")), *down, frames(result())])
+    assert run(script).body == b"value"
+
+
 def test_progress_starts_the_count_of_failures_anew() -> None:
     broken = [frames(log(seq), Broken("lost")) for seq in range(2, 2 + 3 * BROKEN_TRIES)]
     broken[0] = frames(accepted(), Broken("lost"))
