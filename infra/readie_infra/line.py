@@ -24,8 +24,8 @@ class Line:
     """Asks one server, over a connection made when first needed and made anew when it breaks.
 
     A command whose answer was lost with the connection is repeated. Raises what the client library
-    raises: `ConnectionError` after a few attempts, `TimeoutError` when there is no answer to the
-    oldest command within ``timeout_s`` (all that wait fail together), `ResponseError`.
+    raises: `ConnectionError` after a few attempts, `TimeoutError` when answers are due and none
+    came for ``timeout_s`` (all that wait fail together), `ResponseError`.
     """
 
     def __init__(self, pool: ConnectionPool, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
@@ -88,6 +88,7 @@ class _Link:
         self._connection = connection
         self._timeout_s = timeout_s
         self._loop = asyncio.get_running_loop()
+        self._heard = 0.0  # when the last answer came
         self._outgoing: list[bytes] = []
         self._pending: deque[tuple[float, asyncio.Future[Any]]] = deque()
         self._watch: asyncio.TimerHandle | None = None
@@ -143,6 +144,7 @@ class _Link:
                     value = await self._connection.read_response(disconnect_on_error=False)
                 except exceptions.ResponseError as error:
                     value = error
+                self._heard = self._loop.time()
                 _, answer = self._pending.popleft()
                 if answer.done():
                     continue  # whoever asked was cancelled
@@ -154,11 +156,11 @@ class _Link:
             self._break(error)
 
     def _look_at_oldest(self) -> None:
-        """A timer runs while answers are awaited, not one for each command."""
+        """One timer runs while answers are awaited, not one for each command."""
         self._watch = None
         if not self._pending:
             return
-        due = self._pending[0][0] + self._timeout_s
+        due = max(self._pending[0][0], self._heard) + self._timeout_s
         if due <= self._loop.time():
             self._break(exceptions.TimeoutError(f"no answer within {self._timeout_s:g} s"))
         else:
@@ -170,6 +172,7 @@ class _Link:
             if not isinstance(error, exceptions.RedisError):
                 error = exceptions.ConnectionError(str(error))
             self.broken = error
+            self._abort()
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
@@ -177,6 +180,12 @@ class _Link:
             _, answer = self._pending.popleft()
             if not answer.done():
                 answer.set_exception(error)
+
+    def _abort(self) -> None:
+        """Drop the socket with what is unsent: closing it would wait for a server that is silent."""
+        writer = self._connection._writer
+        if writer is not None:
+            writer.transport.abort()
 
 
 async def _go_on(_: Exception) -> None:

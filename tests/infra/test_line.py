@@ -1,6 +1,8 @@
 """One connection for everybody: answers reach whoever asked, whatever happens to the others."""
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -95,6 +97,34 @@ async def test_a_wrong_password_is_an_error_and_not_a_wait(
     assert await right.ask("ECHO", "in") == b"in"
     await wrong.close()
     await right.close()
+
+
+async def test_a_server_that_stops_reading_holds_nobody_for_ever(
+    own_valkey: Callable[..., RedisServer],
+) -> None:
+    server = own_valkey()
+    shared = Line(connect(server.socket_url).connection_pool, timeout_s=0.5)
+    await shared.ask("PING")
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        value = b"x" * 50_000_000  # more than any buffer between us and it
+        asked = [shared.ask("SET", "key", value), shared.ask("PING"), shared.ask("PING")]
+        async with asyncio.timeout(20):
+            answers = await asyncio.gather(*asked, return_exceptions=True)
+        assert [type(answer) for answer in answers] == [exceptions.TimeoutError] * 3
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+    assert await shared.ask("ECHO", "again") == b"again"
+    await shared.close()
+
+
+async def test_a_long_backlog_is_no_silence(valkey: RedisServer) -> None:
+    shared = Line(connect(valkey.socket_url).connection_pool, timeout_s=1.0)
+    slow = "local began = os.clock() while os.clock() - began < 0.1 do end return 1"
+    padding = b"x" * 100_000  # the server answers after each read, and reads less than this
+    answers = await asyncio.gather(*(shared.ask("EVAL", slow, 0, padding) for _ in range(20)))
+    assert answers == [1] * 20, "all together take longer than the limit"
+    await shared.close()
 
 
 async def test_what_waits_ends_when_the_line_is_closed(shared: Line) -> None:
