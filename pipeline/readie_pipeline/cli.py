@@ -5,6 +5,7 @@ import sys
 import click
 
 from readie_pipeline.commands.analyze import analyze
+from readie_pipeline.commands.build import build
 from readie_pipeline.commands.capture import capture
 from readie_pipeline.commands.corpus import corpus
 from readie_pipeline.commands.plan import plan
@@ -20,7 +21,7 @@ def cli(context: click.Context) -> None:
     context.obj = Terminal()
 
 
-for command in (corpus, analyze, plan, capture):
+for command in (corpus, analyze, plan, build, capture):
     cli.add_command(command)
 
 

@@ -33,10 +33,10 @@ class Workspace:
         return self.metadata.with_suffix(".journal")
 
     def read_dataset(self) -> Dataset:
-        return load_dataset(_read(self.dataset, "readie-pipeline corpus"))
+        return load_dataset(read_input(self.dataset, "readie-pipeline corpus"))
 
     def read_metadata(self) -> Metadata:
-        return load_metadata(_read(self.metadata, "readie-pipeline analyze"))
+        return load_metadata(read_input(self.metadata, "readie-pipeline analyze"))
 
     def write_dataset(self, dataset: Dataset) -> None:
         write_whole(self.dataset, dump_dataset(dataset))
@@ -56,7 +56,8 @@ def write_whole(path: Path, data: bytes) -> None:
         raise OutputError(f"cannot write {path}: {error.strerror}") from error
 
 
-def _read(path: Path, command: str) -> bytes:
+def read_input(path: Path, command: str) -> bytes:
+    """Read what ``command`` writes. Raises `MissingInputError`, which names it."""
     try:
         return path.read_bytes()
     except FileNotFoundError:

@@ -62,14 +62,14 @@ def metadata() -> Metadata:
 
 
 def test_only_what_a_distribution_here_provides_is_priced_and_resources_always_are() -> None:
-    here = provided(metadata(), {"numpy": "2.0.2"})
+    here = provided(metadata(), {"numpy": "numpy"}, {"numpy": "2.0.2"})
     assert set(here.items) == {"numpy", "model:gpt2"}
     assert here.distributions == {"numpy": "2.0.2"}
 
 
 def test_a_checkpoint_lists_what_it_was_told_and_what_it_holds() -> None:
     entries = {"checkpoint_4": PlanEntry(("numpy", "mine"))}
-    here = provided(metadata(), {"numpy": "2.0.2"})
+    here = provided(metadata(), {"numpy": "numpy"}, {"numpy": "2.0.2"})
     catalogue = make_catalogue(here, entries, flavor="cpu", alpha=0.002)
     assert load_catalogue(dump(catalogue)) == catalogue
     (one,) = catalogue.checkpoints

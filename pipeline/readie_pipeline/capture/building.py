@@ -23,7 +23,10 @@ Track = Callable[[Sequence[str], str], Iterable[str]]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to build. ``strict``: the first checkpoint that fails ends it, and nothing is written."""
+    """What to build. ``metadata`` holds what is installed where the checkpoints will run.
+
+    ``strict``: the first checkpoint that fails ends it, and nothing is written.
+    """
 
     plan: Plan
     metadata: Metadata

@@ -1,24 +1,29 @@
 """Writes what was measured and captured as a catalogue."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from readie_pipeline.measure.metadata import Metadata
+from readie_pipeline.measure.metadata import Measurement, Metadata
 from readie_pipeline.plan.plan import PlanEntry
 from readie_wire.catalogue import Catalogue, CatalogueCheckpoint, ResourceType
 
 
-def provided(metadata: Metadata, distributions: Mapping[str, str]) -> Metadata:
+def provided(
+    metadata: Metadata, providers: Mapping[str, str], distributions: Mapping[str, str]
+) -> Metadata:
     """The measurements that hold where these distributions are installed.
 
-    The metadata may come from another image: only packages that a distribution here provides are
-    carried over. Datasets, models and tokenizers have none, and always are.
+    The metadata may come from another image: only packages that a distribution here provides
+    (``providers``: module to distribution) are carried over, with the version that is here.
+    Datasets, models and tokenizers have no distribution, and always are.
     """
-    kept = {
-        name: measured
-        for name, measured in metadata.items.items()
-        if measured.resource_type is not ResourceType.PACKAGE
-        or measured.distribution in distributions
-    }
+    kept: dict[str, Measurement] = {}
+    for name, measured in metadata.items.items():
+        if measured.resource_type is not ResourceType.PACKAGE:
+            kept[name] = measured
+        elif provider := providers.get(name):
+            version = distributions.get(provider, "")
+            kept[name] = replace(measured, distribution=provider, version=version)
     return Metadata(metadata.python, kept, distributions, metadata.failures)
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from readie_pipeline.capture.capturer import Captured, Platform
-from readie_pipeline.capture.cataloguing import make_catalogue, provided
+from readie_pipeline.capture.cataloguing import make_catalogue
 from readie_pipeline.capture.digests import executor_digest
 from readie_pipeline.capture.fitting import Fit, fit_alpha
 from readie_pipeline.capture.staging import CATALOGUE, CHECKPOINTS, MANIFEST, META, write_file
@@ -63,9 +63,8 @@ def record(
     The catalogue gets the fitted alpha; where there is none, or a restore does not depend on the
     size, the planned one is kept.
     """
-    here = provided(metadata, metadata.distributions)
     done = {checkpoint_id: entries[checkpoint_id] for checkpoint_id in captured}
-    catalogue = make_catalogue(here, done, flavor=plan.flavor, alpha=plan.alpha)
+    catalogue = make_catalogue(metadata, done, flavor=plan.flavor, alpha=plan.alpha)
     fit = _fit(catalogue, captured)
     if fit.alpha is not None and ground.size_matters:
         catalogue = replace(catalogue, alpha=fit.alpha)

@@ -108,6 +108,13 @@ plan_dir: Decorator = click.option(
     "--plan-dir",
     type=click.Path(path_type=Path, file_okay=False),
     default="plan",
+    envvar="PLAN_DIR",
     show_default=True,
     help="Folder of the plan: checkpoints.json, rootfs-requirements.txt.",
+)
+save_plan: Decorator = click.option(
+    "--save-plan",
+    "plan_dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Also write the plan to this folder.",
 )

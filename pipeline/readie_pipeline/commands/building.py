@@ -1,0 +1,132 @@
+"""What `build` and `capture` share: the capturer, what is installed here, and the summary."""
+
+import asyncio
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from readie_pipeline.capture.building import Job, Report, build
+from readie_pipeline.capture.capturer import Capturer
+from readie_pipeline.capture.cataloguing import provided
+from readie_pipeline.capture.fork import ForkCapturer
+from readie_pipeline.capture.gvisor import GVisorCapturer
+from readie_pipeline.console import Terminal
+from readie_pipeline.errors import MeasureError, PipelineError
+from readie_pipeline.measure.interpreter import Interpreter
+from readie_pipeline.measure.inventory import Inventory
+from readie_pipeline.measure.metadata import Metadata
+from readie_pipeline.plan.plan import Plan
+from readie_worker.sandbox.selftest import find_runsc
+
+
+@dataclass(frozen=True, slots=True)
+class BuildOptions:
+    """``timeout`` in seconds for the imports of one checkpoint; ``runsc`` ``None``: the installed one."""
+
+    runtime: str
+    out: Path
+    runsc: Path | None
+    strict: bool
+    timeout: float
+
+
+def build_options(command: Any) -> Any:
+    """Adds the options that `BuildOptions` is made of."""
+    for option in (
+        click.option("--strict", is_flag=True, help="Stop at the first checkpoint that fails."),
+        click.option(
+            "--runsc",
+            type=click.Path(path_type=Path, exists=True, dir_okay=False),
+            help="The runsc to capture with.  [default: the installed one]",
+        ),
+        click.option("--runtime", type=click.Choice(["gvisor", "fork"]), required=True),
+    ):
+        command = option(command)
+    return command
+
+
+def run_build(
+    terminal: Terminal, plan: Plan, metadata: Metadata, given: BuildOptions, *, with_empty: bool
+) -> None:
+    """Build, tell what came out. Raises `PipelineError` also when a planned checkpoint is missing."""
+    job = Job(
+        plan,
+        _installed_here(terminal, metadata),
+        given.out,
+        with_empty=with_empty,
+        strict=given.strict,
+    )
+    report = asyncio.run(build(job, _capturer(given), terminal.track))
+    show(terminal, report, given.out)
+    if report.left_out:
+        raise PipelineError(f"{len(report.left_out)} planned checkpoint(s) are missing")
+
+
+def _installed_here(terminal: Terminal, metadata: Metadata) -> Metadata:
+    with tempfile.TemporaryDirectory(prefix="readie-inventory-") as home:
+        try:
+            inventory = Inventory.take(Interpreter(Path(home)))
+            providers = inventory.providers(sorted(metadata.items))
+        except MeasureError as error:
+            terminal.warn(
+                f"the catalogue is not filtered: listing what is installed failed: {error}"
+            )
+            return metadata
+    return provided(metadata, providers, inventory.distributions)
+
+
+def _capturer(given: BuildOptions) -> Capturer:
+    if given.runtime == "fork":
+        return ForkCapturer(given.timeout, os.environ)
+    found = given.runsc or find_runsc()
+    if found is None:
+        raise PipelineError(
+            "there is no runsc on this machine; install one with infra/gvisor/install, or name it "
+            "with --runsc, or use --runtime fork"
+        )
+    return GVisorCapturer(found, given.timeout, os.environ)
+
+
+def show(terminal: Terminal, report: Report, out: Path) -> None:
+    """What was captured, what was not and why, alpha planned and measured, and what comes next."""
+    recorded = report.recorded
+    table = Table("checkpoint", "imports", "MB", "restore ms", box=None, pad_edge=False)
+    for one in recorded.catalogue.checkpoints:
+        restore_s = report.captured[one.id].restore_s
+        table.add_row(
+            one.id,
+            ", ".join(one.canonical) or "nothing",
+            f"{one.size_mb:.1f}",
+            "" if restore_s is None else f"{restore_s * 1000:.1f}",
+        )
+    terminal.out.print(table)
+    for checkpoint_id, reason in report.left_out.items():
+        terminal.warn(f"{checkpoint_id} is left out: {reason}")
+    for checkpoint_id, captured in report.captured.items():
+        for remark in captured.gate:
+            terminal.warn(f"{checkpoint_id}: {remark}")
+    terminal.say(alpha_line(report))
+    startup = recorded.manifest.startup_s
+    terminal.say(
+        f"start with nothing to import: cold {startup.cold:.3f} s, restore {startup.restore:.3f} s"
+    )
+    terminal.say(f"generation {recorded.manifest.generation} is in {out}")
+    terminal.say(f"next: readie up --generations {out}")
+
+
+def alpha_line(report: Report) -> str:
+    """Planned and measured alpha side by side, and which of them the catalogue has."""
+    recorded = report.recorded
+    fit = recorded.fit
+    measured = f"{fit.alpha:.6f}" if fit.alpha is not None else f"none ({fit.reason})"
+    if not recorded.size_matters:
+        runtime = recorded.manifest.runtime
+        verdict = f"planned is kept: what {runtime} restores does not depend on size"
+    else:
+        verdict = "planned is kept" if fit.alpha is None else "measured is used"
+    return f"alpha in s/MB: planned {recorded.planned_alpha:.6f}, measured {measured}; {verdict}"

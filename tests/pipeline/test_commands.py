@@ -1,0 +1,157 @@
+"""The way from a pile of scripts to a captured plan, by the commands an operator types."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from readie_pipeline.corpus.dataset import load_dataset
+from readie_pipeline.measure.metadata import Measurement, Metadata, dump_metadata, load_metadata
+from readie_pipeline.plan.plan import load_plan
+from readie_wire.manifest import load_manifest
+from support.made_up_packages import Environment
+
+
+def pipeline(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "readie_pipeline", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+
+
+def succeed(*arguments: object) -> str:
+    done = pipeline(*arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Ten requests, and measurements with the numbers of the worked example."""
+    folder = tmp_path / "data"
+    lines = tmp_path / "sets.jsonl"
+    needs = ["dateutil"] * 5 + ["joblib"] * 3 + ["six"] * 2
+    lines.write_text(
+        "".join(json.dumps({"id": n, "imports": [name]}) + "\n" for n, name in enumerate(needs))
+    )
+    succeed("corpus", "--import-sets", lines, "--data", folder)
+    items = {
+        "six": Measurement(0.15, 60.0, modules=("six",), distribution="six", version="1.17.0"),
+        "dateutil": Measurement(
+            0.90,
+            80.0,
+            modules=("dateutil", "six"),
+            dependencies=("six",),
+            distribution="python-dateutil",
+        ),
+        "joblib": Measurement(
+            4.0,
+            400.0,
+            modules=("joblib", "six"),
+            dependencies=("six",),
+            distribution="joblib",
+            version="1.6.0",
+        ),
+    }
+    (folder / "metadata").mkdir()
+    (folder / "metadata/cpu.json").write_bytes(dump_metadata(Metadata("3.11", items)))
+    return folder
+
+
+def test_a_plan_is_explained_round_by_round(data: Path, tmp_path: Path) -> None:
+    plan_dir = tmp_path / "plan"
+    said = succeed("plan", "--data", data, "--alpha", 0.005, "--explain", "--plan-dir", plan_dir)
+    assert "without checkpoints: 18.0 s of imports over all requests" in said
+    assert "round 1: total 19.0 s" in said
+    assert "+       19.0 s  dateutil" in said
+    assert "        19.5 s  six" in said
+    assert "        27.5 s  joblib" in said
+    assert "round 3: total 11.0 s" in said
+    assert "ended: no candidate lowers the cost" in said
+    assert "serves 5 requests" in said
+    assert "this one misses at most 0.0% of what could be saved" in said
+    entries = load_plan((plan_dir / "checkpoints.json").read_bytes()).entries
+    assert [entry.requests for entry in entries] == [5, 3, 2]
+    requirements = (plan_dir / "rootfs-requirements.txt").read_text()
+    assert requirements == "joblib==1.6.0\npython-dateutil\nsix==1.17.0\n"
+
+
+def test_the_same_input_gives_the_same_plan(data: Path, tmp_path: Path) -> None:
+    plans = []
+    for name in ("one", "two"):
+        succeed("plan", "--data", data, "--plan-dir", tmp_path / name)
+        plans.append((tmp_path / name / "checkpoints.json").read_bytes())
+    assert plans[0] == plans[1]
+
+
+def test_a_plan_is_built_with_the_empty_checkpoint_in_front(data: Path, tmp_path: Path) -> None:
+    plan_dir, out = tmp_path / "plan", tmp_path / "generation"
+    succeed("plan", "--data", data, "--alpha", 0.005, "--plan-dir", plan_dir)
+    succeed("build", "--plan-dir", plan_dir, "--data", data, "--runtime", "fork", "--out", out)
+    manifest = load_manifest((out / "manifest.json").read_bytes())
+    assert [(one.id, one.imports) for one in manifest.checkpoints] == [
+        ("checkpoint_0", ()),
+        ("checkpoint_1", ("dateutil", "six")),
+        ("checkpoint_2", ("joblib", "six")),
+        ("checkpoint_3", ("six",)),
+    ]
+
+
+def test_capture_plans_and_builds_in_one_go(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "generation"
+    arguments = ("--data", data, "--max-checkpoints", 1, "--runtime", "fork", "--out", out)
+    said = succeed("capture", *arguments, "--save-plan", tmp_path / "plan")
+    assert "checkpoint_1: joblib" in said
+    manifest = load_manifest((out / "manifest.json").read_bytes())
+    assert [one.id for one in manifest.checkpoints] == ["checkpoint_0", "checkpoint_1"]
+    assert (tmp_path / "plan" / "checkpoints.json").exists()
+
+
+def test_a_missing_input_names_the_command_that_writes_it(tmp_path: Path) -> None:
+    done = pipeline("plan", "--data", tmp_path)
+    assert done.returncode == 1
+    assert "metadata/cpu.json is not there; `readie-pipeline analyze` writes it" in done.stderr
+
+
+def test_imports_are_for_the_fixed_planner(tmp_path: Path) -> None:
+    done = pipeline("capture", "--imports", "six", "--runtime", "fork", "--out", tmp_path / "g")
+    assert done.returncode == 2
+    assert "--imports needs --planner fixed" in done.stderr
+
+
+def test_an_environment_is_analyzed_with_what_its_scripts_import(
+    environment: Environment, tmp_path: Path
+) -> None:
+    environment.install(
+        "shop", "2.0", {"shop/__init__.py": "", "shop/till.py": "", "shop/unused.py": ""}
+    )
+    environment.install("broken", "1.0", {"broken.py": "1/0"})
+    environment.install("google-thing", "1.0", {"google/thing.py": ""})
+    scripts = tmp_path / "scripts"
+    scripts.mkdir()
+    (scripts / "sell.py").write_text("from shop import till, price\nimport helper")
+    (scripts / "helper.py").write_text("")
+    data = tmp_path / "data"
+    said = succeed("corpus", "--folder", scripts, "--data", data)
+    assert "2 workloads, 1 of them import no package" in said
+    dataset = load_dataset((data / "datasets/cpu.json").read_bytes())
+    assert dataset.requests()[1] == ("shop", "shop.till", "shop.price")
+
+    python = environment.python
+    done = pipeline("analyze", "--data", data, "--python", python, "--repeats", 1)
+    assert done.returncode == 0, done.stderr
+    assert "broken could not be measured: ZeroDivisionError" in done.stderr
+    metadata = load_metadata((data / "metadata/cpu.json").read_bytes())
+    assert set(metadata.items) == {"shop", "shop.till"}
+    assert metadata.distributions == {"shop": "2.0", "broken": "1.0", "google-thing": "1.0"}
+    assert not (data / "metadata/cpu.journal").exists()
+
+
+@pytest.mark.parametrize("command", ["corpus", "analyze", "plan", "build", "capture"])
+def test_every_command_explains_itself(command: str) -> None:
+    assert "Usage:" in succeed(command, "--help")
