@@ -92,7 +92,7 @@ def capture(
             budget=Budget(max_checkpoints, size_budget_mb),
         )
         if explain and planned.explanation is not None:
-            show_rounds(terminal, planned.explanation)
+            show_rounds(terminal, planned.explanation, planned.demand)
         show_plan(terminal, planned)
         plan = planned.plan
     if plan_dir is not None:

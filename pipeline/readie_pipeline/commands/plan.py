@@ -9,6 +9,7 @@ from readie_pipeline.commands import options
 from readie_pipeline.console import Terminal
 from readie_pipeline.measure.metadata import Metadata
 from readie_pipeline.plan.costs import Budget
+from readie_pipeline.plan.demand import Demand
 from readie_pipeline.plan.greedy import Explanation
 from readie_pipeline.plan.plan import Plan, dump_plan
 from readie_pipeline.plan.planning import Planned, plan_corpus
@@ -53,7 +54,7 @@ def plan(
         budget=Budget(max_checkpoints, size_budget_mb),
     )
     if explain and planned.explanation is not None:
-        show_rounds(terminal, planned.explanation)
+        show_rounds(terminal, planned.explanation, planned.demand)
     show_plan(terminal, planned)
     write_plan(plan_dir, planned.plan, metadata)
     terminal.say(f"the plan is in {plan_dir}")
@@ -66,8 +67,8 @@ def write_plan(folder: Path, made: Plan, metadata: Metadata) -> None:
     write_whole(folder / REQUIREMENTS_FILE, lines.encode())
 
 
-def show_rounds(terminal: Terminal, told: Explanation) -> None:
-    """The best candidates of each round; the first one was taken."""
+def show_rounds(terminal: Terminal, told: Explanation, demand: Demand) -> None:
+    """The best candidates of each round; the first one was taken. What others pull in is not named."""
     before = told.cold_s
     terminal.say(f"without checkpoints: {before:.1f} s of imports over all requests")
     for number, round_ in enumerate(told.rounds, start=1):
@@ -75,7 +76,7 @@ def show_rounds(terminal: Terminal, told: Explanation) -> None:
         terminal.say(f"round {number}: total {total:.1f} s ({total - before:+.1f} s)")
         for place, (imports, candidate_s) in enumerate(round_.totals):
             mark = "+" if place == 0 else " "
-            terminal.say(f"  {mark} {candidate_s:10.1f} s  {short(imports)}")
+            terminal.say(f"  {mark} {candidate_s:10.1f} s  {short(demand.leading(imports))}")
         before = total
     terminal.say(f"ended: {told.stopped}")
 
@@ -83,7 +84,7 @@ def show_rounds(terminal: Terminal, told: Explanation) -> None:
 def show_plan(terminal: Terminal, planned: Planned) -> None:
     for number, entry in enumerate(planned.plan.entries, start=1):
         terminal.say(
-            f"checkpoint_{number}: {short(entry.imports)}; {entry.size_mb:.1f} MB, "
+            f"checkpoint_{number}: {short(planned.demand.leading(entry.imports))}; {entry.size_mb:.1f} MB, "
             f"serves {entry.requests} requests, saves {entry.seconds_saved:.1f} s"
         )
     known = sum(planned.demand.counts)

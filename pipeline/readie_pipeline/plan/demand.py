@@ -45,6 +45,14 @@ class Demand:
                 loaded.update(graph.names_in(graph.closure_of([name])))
         return tuple(sorted(chosen))
 
+    def leading(self, names: Sequence[str]) -> tuple[str, ...]:
+        """The names that no other of them pulls in: what a checkpoint is about, for people."""
+        graph = self._graph
+        pulled_in = 0
+        for name in names:
+            pulled_in |= graph.closure_of([name]) & ~graph.bits_of([name])
+        return tuple(name for name in names if not graph.bits_of([name]) & pulled_in)
+
 
 def demand_of(
     requests: Iterable[Sequence[str]], items: Mapping[str, Item], rare_share: float = RARE_SHARE
