@@ -54,9 +54,14 @@ class Stack:
         answer = self.get("/v1/workers")
         return [] if answer is None else list(answer["workers"])
 
-    def prices_a_generation(self) -> bool:
-        answer = self.get("/v1/generations")
-        return answer is not None and any(held["priced"] for held in answer["generations"])
+    def holds(self, generation: Path) -> bool:
+        """Whether a worker can restore, and the gateway prices, every checkpoint of the folder."""
+        manifest = json.loads((generation / "manifest.json").read_bytes())
+        wanted = {checkpoint["id"] for checkpoint in manifest["checkpoints"]}
+        answer = self.get("/v1/generations") or {"generations": []}
+        return any(
+            held["priced"] and wanted <= set(held["checkpoints"]) for held in answer["generations"]
+        )
 
     def get(self, path: str) -> Any:
         """The JSON (or text) at a path; None while nothing answers there or it answers an error."""
@@ -115,7 +120,10 @@ class Stack:
 def running_stack(
     redis_url: str, folder: Path, *, generations: Path | None = None, **settings: str
 ) -> Iterator[Stack]:
-    """A gateway and one fork worker that end with the block; ``settings`` are for both."""
+    """A gateway and one fork worker that end with the block; ``settings`` are for both.
+
+    ``generations`` is the folder of one generation, held when the block begins.
+    """
     token = secrets.token_urlsafe(16)
     (folder / "token").write_text(token + "\n")
     port = _free_port()
@@ -136,7 +144,7 @@ def running_stack(
         stack.start_gateway()
         stack.start_worker()
         if generations:
-            stack.until("the generation is priced", stack.prices_a_generation)
+            stack.until("the generation is held", lambda: stack.holds(generations))
         yield stack
     finally:
         stack.stop()
