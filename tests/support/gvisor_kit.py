@@ -41,6 +41,7 @@ class GVisorKit:
         network: Network = "none",
         ahead: int = 0,
         runsc: Path | None = None,
+        start_deadline: float = 60.0,
     ) -> None:
         python = interpreter_with(folder / "python", modules) if modules else Path(sys.executable)
         self.site_packages = folder / "python"
@@ -51,6 +52,7 @@ class GVisorKit:
             python=python,
             network=network,
             ahead=ahead,
+            start_deadline=start_deadline,
         )
 
     async def checkpoint(self, *imports: str) -> Checkpoint:

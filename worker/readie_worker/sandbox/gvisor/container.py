@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from readie_worker.sandbox.api import SandboxExit
 from readie_worker.sandbox.gvisor.cgroups import Group
@@ -14,6 +15,9 @@ from readie_worker.sandbox.gvisor.network import Link, SandboxNetwork
 from readie_worker.sandbox.gvisor.pipes import Pipes
 from readie_worker.sandbox.gvisor.rundir import RunDir
 from readie_worker.sandbox.gvisor.runsc import Container, Runsc, RunscError
+
+if TYPE_CHECKING:
+    from socket import socket
 
 _SHELL_SIGNAL_BASE = 128  # gVisor's kernel ends with this + number for a program's signal
 END_DEADLINE_S = 20.0  # SIGKILL takes milliseconds, freeing gigabytes a little longer
@@ -45,6 +49,7 @@ class CreatedContainer:
         forget: Callable[["CreatedContainer"], object],
     ) -> None:
         self.parts = parts
+        self.connection: socket | None = None  # the executor's, once it is there
         self.exit: asyncio.Future[SandboxExit] = asyncio.get_running_loop().create_future()
         self._runsc = runsc
         self._children = children
@@ -98,6 +103,8 @@ class CreatedContainer:
         if parts.link is not None and self._network is not None:
             await self._network.remove(parts.link)
         parts.pipes.close()
+        if self.connection is not None:
+            self.connection.close()
         parts.group.remove()
         await asyncio.to_thread(parts.rundir.remove)
         if not self.exit.done():

@@ -166,7 +166,8 @@ class Launcher:
                 await command
                 await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if accepted.done():
-                return accepted.result()
+                created.connection = accepted.result()
+                return created.connection
             raise StartError(f"it ended with {created.exit.result()}{_last_words(created)}")
         except TimeoutError as error:
             words = _last_words(created)

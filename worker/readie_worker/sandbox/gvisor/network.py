@@ -5,16 +5,17 @@ the other sandboxes, and link-local addresses (where clouds keep credentials). A
 pool, of which each worker of a machine takes a slice of its own.
 """
 
-import asyncio
 import contextlib
 import ipaddress
 import json
 import shutil
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from readie_worker.sandbox.errors import RuntimeUnavailableError, SandboxError
+from readie_worker.sandbox.gvisor.commands import run
 
 POOL = ipaddress.IPv4Network("10.203.0.0/16")
 SLICE_BITS = 22  # 1,022 addresses, so 255 sandboxes at once, for each worker
@@ -163,7 +164,7 @@ class SandboxNetwork:
                 }}
                 chain out {{
                     type nat hook postrouting priority 100;
-                    ip saddr {self._slice} oifname != "rd*" masquerade
+                    ip saddr {self._slice} oifname != "rd{self._owner}*" masquerade
                 }}
             }}
         """
@@ -243,24 +244,15 @@ async def _tables() -> list[str]:
 
 
 async def _run(*command: str, stdin: str = "") -> str:
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
     try:
-        async with asyncio.timeout(COMMAND_DEADLINE_S):
-            printed, complaint = await process.communicate(stdin.encode())
+        done = await run(
+            command, COMMAND_DEADLINE_S, text=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
     except TimeoutError as error:
         raise NetworkError(f"{' '.join(command)} took too long") from error
-    finally:
-        if process.returncode is None:
-            process.kill()
-    if process.returncode != 0:
-        words = complaint.decode(errors="replace").strip()
-        raise NetworkError(f"{' '.join(command)}: {words}")
-    return printed.decode()
+    if done.code != 0:
+        raise NetworkError(f"{' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout
 
 
 def _remedy(problem: str) -> str:

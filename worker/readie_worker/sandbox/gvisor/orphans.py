@@ -5,39 +5,49 @@ import contextlib
 import os
 import shutil
 import signal
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from readie_worker.sandbox.gvisor import network
-from readie_worker.sandbox.gvisor.builds import RunscBuild
-from readie_worker.sandbox.gvisor.cgroups import open_cgroups
+from readie_worker.sandbox.gvisor.cgroups import Group, open_cgroups
+from readie_worker.sandbox.gvisor.children import Children
 from readie_worker.sandbox.gvisor.folder import PREFIX, orphans
 from readie_worker.sandbox.gvisor.rundir import unmount_tmpfs
-from readie_worker.sandbox.gvisor.runsc import Container, Runsc, RunscError
+
+END_DEADLINE_S = 20.0  # SIGKILL takes milliseconds, freeing gigabytes a little longer
+POLL_S = 0.02
 
 
-async def remove_orphans(parent: Path, build: RunscBuild) -> list[str]:
+async def remove_orphans(parent: Path) -> list[str]:
     """The owners removed. Only folders whose lock nobody holds; others' sandboxes stay untouched."""
     with orphans(parent) as folders:
         for folder in folders:
-            await _remove(folder, build)
+            await _remove(folder)
         return [folder.name.removeprefix(PREFIX) for folder in folders]
 
 
-async def _remove(folder: Path, build: RunscBuild) -> None:
+async def _remove(folder: Path) -> None:
+    """Without `runsc`: what it knows of the sandboxes goes with the folder."""
     owner = folder.name.removeprefix(PREFIX)
     cgroups = open_cgroups(owner)
     groups = cgroups.of_owner(owner)
-    for group in groups:
-        for pid in group.pids():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-    runsc = Runsc(build.path, folder / "state")
-    with contextlib.suppress(RunscError):
-        for name in await runsc.containers():
-            await runsc.delete(Container(name, folder, "none"))
+    await _kill(groups)
     await network.remove_leftovers(owner)
     for group in groups:
         group.remove()
     cgroups.forget(owner)
     unmount_tmpfs(folder / "run")
     await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+
+async def _kill(groups: Sequence[Group]) -> None:
+    deadline = time.monotonic() + END_DEADLINE_S
+    while pids := [pid for group in groups for pid in group.pids()]:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > deadline:
+            return
+        await asyncio.sleep(POLL_S)
+    Children().bury()  # where they have become this worker's own

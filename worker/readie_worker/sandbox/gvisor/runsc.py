@@ -1,13 +1,14 @@
 """The `runsc` command line: each step of a container's life as a coroutine with a deadline."""
 
-import asyncio
 import json
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from readie_worker.sandbox.api import Network
 from readie_worker.sandbox.errors import SandboxError
+from readie_worker.sandbox.gvisor.commands import run
 
 COMMAND_DEADLINE_S = 60.0  # one step on a busy machine; usually 0.02 to 0.3 s
 LAST_WORDS = 600  # characters of a log that go into an error
@@ -28,6 +29,9 @@ class Stdio:
     stdin: int
     stdout: int
     stderr: int
+
+
+NO_STDIO = Stdio(subprocess.DEVNULL, subprocess.DEVNULL, subprocess.DEVNULL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +68,12 @@ class Runsc:
         command, as ``enter`` is; the processes keep what it brought about.
         """
         command = self._command(container, "create", "-bundle", str(container.bundle))
-        process = await asyncio.create_subprocess_exec(
-            *joining, *command, stdin=stdio.stdin, stdout=stdio.stdout, stderr=stdio.stderr
+        await self._finish(
+            [*joining, *command],
+            container,
+            "create",
+            stdio=stdio,
         )
-        await self._finish(process, container, "create")
 
     async def start(self, container: Container) -> None:
         """Run the program of a created container."""
@@ -87,23 +93,6 @@ class Runsc:
         """Kill and forget a container; one that is unknown is no error."""
         await self._run(container, "delete", "-force")
 
-    async def containers(self) -> list[str]:
-        """The ids of all containers in this state folder."""
-        process = await asyncio.create_subprocess_exec(
-            *(self._binary, "--root", self._state, "list", "-quiet"),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            async with asyncio.timeout(COMMAND_DEADLINE_S):
-                printed, _ = await process.communicate()
-        except TimeoutError as error:
-            raise RunscError(f"runsc list took more than {COMMAND_DEADLINE_S:.0f} s") from error
-        finally:
-            _end(process)
-        return printed.decode().split()
-
     def _command(self, container: Container, verb: str, *options: str) -> list[str | Path]:
         return [
             *container.enter,
@@ -121,36 +110,25 @@ class Runsc:
         *options: str,
         deadline_s: float = COMMAND_DEADLINE_S,
     ) -> None:
-        process = await asyncio.create_subprocess_exec(
-            *self._command(container, verb, *options),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        await self._finish(process, container, verb, deadline_s)
+        command = self._command(container, verb, *options)
+        await self._finish(command, container, verb, deadline_s)
 
     async def _finish(
         self,
-        process: asyncio.subprocess.Process,
+        command: Sequence[str | Path],
         container: Container,
         verb: str,
         deadline_s: float = COMMAND_DEADLINE_S,
+        stdio: Stdio = NO_STDIO,
     ) -> None:
         try:
-            async with asyncio.timeout(deadline_s):
-                code = await process.wait()
+            done = await run(
+                command, deadline_s, stdin=stdio.stdin, stdout=stdio.stdout, stderr=stdio.stderr
+            )
         except TimeoutError as error:
             raise RunscError(f"runsc {verb} took more than {deadline_s:.0f} s") from error
-        finally:
-            _end(process)
-        if code != 0:
-            raise RunscError(f"runsc {verb} exited with {code}: {_last_words(container.log)}")
-
-
-def _end(process: asyncio.subprocess.Process) -> None:
-    """Also on cancellation no command is left behind."""
-    if process.returncode is None:
-        process.kill()
+        if done.code != 0:
+            raise RunscError(f"runsc {verb} exited with {done.code}: {_last_words(container.log)}")
 
 
 def _last_words(log: Path) -> str:

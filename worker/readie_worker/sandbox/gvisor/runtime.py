@@ -94,7 +94,7 @@ class GVisorRuntime:
     async def open(self) -> None:
         build = await asyncio.to_thread(_usable_build, self._binary)
         self._parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        await remove_orphans(self._parent, build)
+        await remove_orphans(self._parent)
         ground = await open_ground(
             self._parent, build, self._python, with_network=self._network == "sandbox"
         )

@@ -63,5 +63,4 @@ class GVisorSandbox:
         return self._container.peak_memory()
 
     async def destroy(self) -> None:
-        self._connection.close()
         await self._container.remove()

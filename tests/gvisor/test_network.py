@@ -1,0 +1,216 @@
+"""What sandboxes can reach: the world beyond the worker, and nothing nearer."""
+
+import asyncio
+import dataclasses
+import shutil
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from readie_worker.sandbox.api import Checkpoint, Network, SandboxSpec
+from readie_worker.sandbox.errors import RuntimeUnavailableError, StartError
+from readie_worker.sandbox.gvisor import network as networks
+from support.executor_driver import driven
+from support.gvisor_kit import GVisorKit
+from support.outside_host import OutsideHost, outside_host
+from support.requirements import require_part
+from support.sandbox_kits import Bench, new_spec
+
+OpenGVisor = Callable[..., Awaitable[Bench]]
+
+
+@pytest.fixture(scope="module")
+def outside(runsc: Path) -> Iterator[OutsideHost]:
+    tools = shutil.which("ip") and shutil.which("nft")
+    require_part("iproute2 and nftables", bool(tools), "infra/gvisor/install")
+    with outside_host() as host:
+        yield host
+
+
+@pytest.fixture
+async def networked(open_gvisor: OpenGVisor, outside: OutsideHost) -> Bench:
+    return await open_gvisor(network="sandbox")
+
+
+def spec(network: Network) -> SandboxSpec:
+    return dataclasses.replace(new_spec(), network=network)
+
+
+async def ask(
+    bench: Bench,
+    function: Any,
+    *arguments: Any,
+    network: Network = "sandbox",
+    checkpoint: Checkpoint | None = None,
+) -> Any:
+    """What the function returns in a sandbox with that network."""
+    runtime, given = bench.runtime, spec(network)
+    starting = runtime.restore(checkpoint, given) if checkpoint else runtime.cold(given)
+    sandbox = await starting
+    try:
+        async with driven(sandbox.connection, sandbox.stdout, sandbox.stderr) as driver:
+            await driver.hello()
+            return (await driver.call(function, *arguments)).value
+    finally:
+        await sandbox.destroy()
+
+
+def reach(address: str, port: int) -> str:
+    """What the other side says, or how the attempt ended."""
+    import socket
+
+    try:
+        with socket.create_connection((address, port), timeout=20) as connection:
+            return connection.recv(100).decode()
+    except OSError as error:
+        return type(error).__name__
+
+
+async def test_the_world_is_reached_by_the_address_of_the_host(
+    networked: Bench, outside: OutsideHost
+) -> None:
+    assert await ask(networked, reach, outside.address, outside.port) == outside.near
+
+
+async def test_the_worker_itself_is_closed(networked: Bench, outside: OutsideHost) -> None:
+    assert await ask(networked, reach, outside.near, outside.port) != outside.near
+
+
+async def test_link_local_addresses_are_refused_at_once(networked: Bench) -> None:
+    """Clouds keep a machine's credentials there."""
+    found = await ask(networked, reach, "169.254.169.254", 80)
+
+    assert found in ("ConnectionRefusedError", "PermissionError", "OSError")
+
+
+async def test_sandboxes_do_not_reach_each_other(networked: Bench) -> None:
+    def own_address() -> str:
+        import socket
+
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect(("203.0.113.5", 9))
+            return str(probe.getsockname()[0])
+
+    def serve() -> None:
+        import socket
+
+        server = socket.create_server(("0.0.0.0", 8080))
+        print(own_address(), flush=True)
+        server.settimeout(60)
+        connection, _ = server.accept()
+        connection.sendall(b"reached")
+
+    server = await networked.runtime.cold(spec("sandbox"))
+    async with driven(server.connection, server.stdout, server.stderr) as driver:
+        await driver.hello()
+        serving = asyncio.create_task(driver.call(serve))
+        await driver.printed(b"\n")
+        address = bytes(driver._streams[0].data).decode().strip()
+        assert address.startswith("10.203.")
+        assert await ask(networked, reach, address, 8080) != "reached"
+        await server.destroy()
+        await serving
+
+
+async def test_a_checkpoint_without_network_is_restored_into_one(
+    networked: Bench, outside: OutsideHost
+) -> None:
+    """Each time with another namespace and address."""
+    checkpoint = await networked.checkpoint("decimal")
+
+    for _ in range(2):
+        found = await ask(networked, reach, outside.address, outside.port, checkpoint=checkpoint)
+        assert found == outside.near
+
+
+async def test_a_call_may_ask_for_no_network(networked: Bench, outside: OutsideHost) -> None:
+    found = await ask(networked, reach, outside.address, outside.port, network="none")
+
+    assert found == "OSError"
+
+
+async def test_without_network_a_name_fails_at_once_and_in_words(bench: Bench) -> None:
+    def resolve() -> tuple[str, float]:
+        import socket
+        import time
+
+        begun = time.monotonic()
+        try:
+            socket.gethostbyname("example.com")
+        except OSError as error:
+            return type(error).__name__, time.monotonic() - begun
+        return "resolved", 0.0
+
+    name, seconds = await ask(bench, resolve, network="none")
+
+    assert name == "gaierror"
+    assert seconds < 5
+
+
+async def test_name_servers_are_those_of_the_host_of_today_also_after_a_restore(
+    networked: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def resolver() -> str:
+        from pathlib import Path
+
+        return Path("/etc/resolv.conf").read_text()
+
+    checkpoint = await networked.checkpoint("decimal")
+    monkeypatch.setattr(networks, "name_servers", lambda: ["203.0.113.53"])
+
+    found = await ask(networked, resolver, checkpoint=checkpoint)
+
+    assert found == "nameserver 203.0.113.53\n"
+
+
+async def test_a_worker_without_network_starts_no_sandbox_that_wants_one(bench: Bench) -> None:
+    with pytest.raises(StartError, match="was started with none"):
+        await bench.runtime.cold(spec("sandbox"))
+
+
+async def test_a_network_that_cannot_be_set_up_is_never_left_out_in_silence(
+    open_gvisor: OpenGVisor, runsc: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("mount", "umount", "sh", "ip"):
+        (tools / name).symlink_to(shutil.which(name) or "")
+    monkeypatch.setenv("PATH", str(tools))
+
+    with pytest.raises(RuntimeUnavailableError, match=r"nft.* not installed.*READIE_NETWORK=none"):
+        await open_gvisor(network="sandbox", runsc=runsc)
+
+
+async def test_two_workers_have_networks_apart(outside: OutsideHost, short_path: Path) -> None:
+    kits = [GVisorKit(short_path / name, {}, network="sandbox") for name in ("a", "b")]
+    for kit in kits:
+        await kit.runtime.open()
+    try:
+        benches = [Bench(kit, None) for kit in kits]  # type: ignore[arg-type]
+        found = await asyncio.gather(
+            *(ask(bench, reach, outside.address, outside.port) for bench in benches)
+        )
+        assert found == [outside.near] * 2
+    finally:
+        for kit in kits:
+            await kit.runtime.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("nameserver 192.0.2.53\nsearch x\n", ["192.0.2.53"]),
+        ("nameserver 127.0.0.53\n", []),
+        ("nameserver fe80::1\nnameserver 192.0.2.1\n", ["192.0.2.1"]),
+        ("# nothing\nnameserver\n", []),
+    ],
+)
+def test_name_servers_that_a_sandbox_cannot_reach_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, expected: list[str]
+) -> None:
+    (tmp_path / "resolv.conf").write_text(text)
+    monkeypatch.setattr(networks, "_RESOLVERS", (tmp_path / "resolv.conf",))
+
+    assert networks.name_servers() == expected
