@@ -52,6 +52,11 @@ def data_folder() -> Path:
     return Path(platformdirs.user_data_dir("readie", appauthor=False))
 
 
+def read_token(file: Path) -> str:
+    """The first token of a token file, which has one a line: ``secret`` or ``id:secret``."""
+    return file.read_text().split()[0].rpartition(":")[2]
+
+
 def in_sandbox() -> bool:
     """Whether this process runs a call: there a remote function is the plain function."""
     return os.environ.get("READIE_IN_SANDBOX") == "1"
@@ -65,10 +70,10 @@ def environment() -> dict[str, str]:
 def _discover(file: Path) -> Address | None:
     try:
         described = json.loads(file.read_text())
-        return Address(described["url"], Path(described["token_file"]).read_text().strip())
+        return Address(described["url"], read_token(Path(described["token_file"])))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (IndexError, OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigurationError(
             f"{file} cannot be used ({error}): start `readie up` again, or set READIE_URL"
         ) from error

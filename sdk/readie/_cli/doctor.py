@@ -1,6 +1,5 @@
 """``readie doctor``: what this machine can do, what is missing, and how to get it."""
 
-import importlib.util
 import os
 import platform
 import shutil
@@ -15,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from readie import _settings
-from readie._cli import valkey
+from readie._cli import installed, valkey
 from readie._client import Client
 from readie._errors import ReadieError
 
@@ -58,13 +57,9 @@ def _python() -> Iterator[Finding]:
 
 
 def _servers() -> Iterator[Finding]:
-    missing = [
-        name for name in ("starlette", "uvicorn", "redis") if importlib.util.find_spec(name) is None
-    ]
+    missing = installed.missing_libraries()
     text = f"missing: {', '.join(missing)}" if missing else "gateway and worker can be started"
-    yield Finding(
-        "servers", not missing, text, "pip install 'readie[gateway,worker]'" if missing else ""
-    )
+    yield Finding("servers", not missing, text, installed.HOW_TO_GET if missing else "")
 
 
 def _queue() -> Iterator[Finding]:

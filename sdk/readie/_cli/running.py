@@ -41,11 +41,16 @@ def explain_target(target: str, args: Sequence[str], options: Sequence[str]) -> 
     except ReadieError as error:
         raise click.ClickException(str(error)) from error
     console = Console()
-    for title, value in answer.items():
-        if isinstance(value, list) and value and all(isinstance(row, Mapping) for row in value):
-            console.print(_table(title, value))
-        else:
-            console.print(f"[bold]{title}[/bold]: {_shown(value)}", highlight=False)
+    choice = answer.get("choice", {})
+    chosen = choice.get("checkpoint") or "a cold start"
+    console.print(
+        f"needs   {', '.join(answer.get('imports', ())) or 'no packages'}", highlight=False
+    )
+    if unknown := answer.get("unknown"):
+        console.print(f"unknown {', '.join(unknown)}: in no checkpoint", highlight=False)
+    console.print(f"choice  {chosen}: {choice.get('reason', '')}", highlight=False)
+    if quotes := answer.get("quotes"):
+        console.print(_quotes(quotes))
 
 
 def _load(target: str, options: Sequence[str]) -> RemoteFunction[..., Any]:
@@ -112,11 +117,15 @@ def _summary(receipt: Receipt) -> str:
     return f"{receipt.call_id}: {start}, {times}, total {receipt.total_ms:.0f} ms"
 
 
-def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(title=title, title_justify="left")
-    columns = list(dict.fromkeys(column for row in rows for column in row))
-    for column in columns:
-        table.add_column(column)
-    for row in rows:
-        table.add_row(*(_shown(row.get(column, "")) for column in columns))
+def _quotes(quotes: Sequence[Mapping[str, Any]]) -> Table:
+    """A line for each way to start the call; what is missing would be imported during it."""
+    table = Table("start", box=None)
+    for column in ("size MB", "for size s", "for imports s", "total s"):
+        table.add_column(column, justify="right")
+    table.add_column("missing or refused", overflow="fold")
+    for quote in quotes:
+        numbers = [quote.get(key) for key in ("size_mb", "size_cost_s", "missing_s", "total_s")]
+        remark = quote.get("refused") or ", ".join(quote.get("missing") or ())
+        shown = ["" if number is None else f"{number:.3f}" for number in numbers]
+        table.add_row(quote.get("checkpoint") or "cold", *shown, remark)
     return table

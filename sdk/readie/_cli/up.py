@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import click
 
 from readie import _settings
-from readie._cli import valkey
+from readie._cli import installed, valkey
 from readie._cli.children import Child
 from readie._cli.data_folder import DataFolder
 from readie._client import Client
@@ -48,6 +49,11 @@ class _Stopped(BaseException):
 
 def bring_up(wish: Wish) -> None:
     """Run until a signal comes. Raises `click.ClickException` when a part does not come up."""
+    if missing := installed.missing_libraries():
+        raise click.ClickException(
+            f"gateway and worker are not installed ({', '.join(missing)} missing); get them with: "
+            f"{installed.HOW_TO_GET}"
+        )
     port = _free_port(wish.host, wish.port)
     server = valkey.require_server()
     folder = DataFolder(wish.data_dir)
@@ -75,7 +81,7 @@ class _Supervisor:
         self._server = server
         self._socket = valkey.socket_path(folder.folder("valkey"))
         self._children: list[Child] = []
-        visible = "127.0.0.1" if wish.host in {"0.0.0.0", "::"} else wish.host  # noqa: S104 - compared
+        visible = _dialled(wish.host)
         self.url = f"http://{f'[{visible}]' if ':' in visible else visible}:{port}"
         self._port = port
         self._token = folder.ensure_token()
@@ -124,6 +130,13 @@ class _Supervisor:
             ("data", str(self._folder.path)),
         ):
             click.echo(f"  {label:<12} {text}")
+        if runtime == "fork" and not _is_loopback(self._wish.host):
+            click.echo(
+                f"warning: {self._wish.host} is reachable from other machines, and the fork runtime "
+                "isolates nothing: it takes no calls from there. Use --runtime gvisor, or --host "
+                "127.0.0.1, or set READIE_ALLOW_UNSANDBOXED=true if you trust every caller.",
+                err=True,
+            )
         click.echo("Python on this machine finds it by itself. Ctrl-C stops it.")
 
     def watch(self) -> None:
@@ -248,6 +261,13 @@ def _free_port(host: str, port: int) -> int:
             f"cannot listen on {host} port {port} ({error.strerror or error}); choose another port "
             "with --port N, or --port 0 for any free one"
         ) from error
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False  # a name: whatever it stands for may change
 
 
 def _dialled(host: str) -> str:
