@@ -16,12 +16,14 @@ from readie_infra.settings import load_settings
 from readie_infra.store import CallStore
 from readie_wire.catalogue import canonical_distribution
 from readie_wire.keys import Keys, new_boot_id
+from readie_worker.beating import silence
 from readie_worker.errors import WorkerError
 from readie_worker.runtimes import RuntimeWishes, choose_runtime
 from readie_worker.sandbox.errors import SandboxError
 from readie_worker.service import Plan, Worker
 from readie_worker.settings import WorkerSettings
 from readie_worker.sizing import core_count, memory_total
+from readie_worker.supervision import Supervision
 
 log = structlog.stdlib.get_logger("readie_worker")
 
@@ -39,6 +41,14 @@ def main() -> int:
 
 
 async def _serve(settings: WorkerSettings) -> None:
+    supervision = Supervision(silence(settings.beat))
+    supervision.start()
+    await _serve_supervised(settings, supervision)
+    # Only now, and on no error: without this word it ends whatever sandboxes are left.
+    supervision.close()
+
+
+async def _serve_supervised(settings: WorkerSettings, supervision: Supervision) -> None:
     blobs = open_blobs(settings.blob_url) if settings.blob_url else None
     chosen = await choose_runtime(
         RuntimeWishes(
@@ -47,6 +57,7 @@ async def _serve(settings: WorkerSettings) -> None:
             environment=os.environ,
             network=settings.network,
             strict=settings.strict_compat,
+            ledger=supervision,
         )
     )
     log.info("runtime chosen", runtime=chosen.runtime.name, why=chosen.why, network=chosen.network)
@@ -74,7 +85,8 @@ async def _serve(settings: WorkerSettings) -> None:
     def open_store() -> CallStore:
         return CallStore(connect(settings.redis_url), Keys(settings.redis_prefix))
 
-    await Worker(plan, chosen.runtime, open_store, blobs).run(_stop_signal())
+    worker = Worker(plan, chosen.runtime, open_store, blobs, supervision.beat)
+    await worker.run(_stop_signal())
 
 
 def _stop_signal() -> asyncio.Event:

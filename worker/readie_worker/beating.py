@@ -16,6 +16,16 @@ from readie_infra.store import CallStore
 from readie_wire.records import WorkerRecord
 
 LIVES = 5  # beats that may be missed before the record expires: lease 15 s at a beat of 3 s
+TICKS = 3  # to the supervisor for each beat to the fleet: a pipe costs nothing, and cannot be away
+
+
+def silence(every: float) -> float:
+    """Seconds without a tick after which a worker counts as stopped: ⅔ of its lease.
+
+    So its sandboxes are gone before anybody else may run its calls again.
+    """
+    return LIVES * every * 2 / 3
+
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -25,6 +35,7 @@ class Beater:
 
     ``open_store`` is called in the thread: a client belongs to the loop it was made in.
     ``describe`` is called in the thread as well, and must not touch what only the loop may.
+    ``tick`` is called there a few times a beat, whether the fleet hears of it or not.
     `ended` resolves if the thread ends by itself, which is a reason to stop the worker.
     """
 
@@ -33,10 +44,12 @@ class Beater:
         open_store: Callable[[], CallStore],
         describe: Callable[[], WorkerRecord],
         every: float,
+        tick: Callable[[], None],
     ) -> None:
         self._open_store = open_store
         self._describe = describe
         self._every = every
+        self._tick = tick
         self._owner = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self._owner.create_future()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -75,6 +88,7 @@ class Beater:
     async def _beat(self) -> None:
         self._loop = asyncio.get_running_loop()
         store = self._open_store()
+        ticking = asyncio.create_task(self._keep_ticking())
         try:
             while not self._stopping:
                 await self._once(store)
@@ -86,7 +100,14 @@ class Beater:
                 self._news.clear()
             await self._leave(store)
         finally:
+            ticking.cancel()
             await store.close()
+
+    async def _keep_ticking(self) -> None:
+        """Beside the beats, which wait for Redis when it is slow or away."""
+        while True:
+            self._tick()
+            await asyncio.sleep(self._every / TICKS)
 
     async def _once(self, store: CallStore) -> None:
         try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from readie_worker.errors import ConfigurationError
-from readie_worker.sandbox.api import Network, Runtime
+from readie_worker.sandbox.api import Ledger, Network, Runtime
 from readie_worker.sandbox.errors import RuntimeUnavailableError
 from readie_worker.sandbox.fork import ForkRuntime
 from readie_worker.sandbox.guarded import GuardedRuntime
@@ -28,7 +28,7 @@ class RuntimeWishes:
     """What the settings say. ``folder`` is for what sandboxes keep on the host.
 
     ``environment`` is the worker's own, of which a runtime passes on very little. ``strict``:
-    refuse checkpoints that were captured elsewhere.
+    refuse checkpoints that were captured elsewhere. ``ledger`` is told where sandboxes are.
     """
 
     name: RuntimeName
@@ -36,6 +36,7 @@ class RuntimeWishes:
     environment: Mapping[str, str]
     network: Network | None = None
     strict: bool = True
+    ledger: Ledger | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,9 @@ async def _open_fork(wishes: RuntimeWishes, why: str) -> ChosenRuntime:
             f"READIE_NETWORK={wishes.network} cannot be had with the fork runtime, whose sandboxes "
             "are plain processes; set it to host, or use the gvisor runtime"
         )
-    runtime = GuardedRuntime(ForkRuntime(wishes.folder, environment=wishes.environment))
+    runtime = GuardedRuntime(
+        ForkRuntime(wishes.folder, environment=wishes.environment, ledger=wishes.ledger)
+    )
     await runtime.open()
     return ChosenRuntime(runtime, "host", why)
 
@@ -86,6 +89,7 @@ async def _open_gvisor(wishes: RuntimeWishes, why: str) -> ChosenRuntime:
             environment=wishes.environment,
             ahead=CREATED_AHEAD,
             strict=wishes.strict,
+            ledger=wishes.ledger,
         )
     )
     await runtime.open()

@@ -59,7 +59,8 @@ class Plan:
 class Worker:
     """One worker on an open runtime, which `run` closes.
 
-    ``open_store`` makes a store for the thread that calls it; `run` closes those as well.
+    ``open_store`` makes a store for the thread that calls it; `run` closes those as well. ``tick``
+    shows a sign of life; it is called from the beat's thread.
     """
 
     def __init__(
@@ -68,10 +69,12 @@ class Worker:
         runtime: Runtime,
         open_store: Callable[[], CallStore],
         blobs: BlobStore | None,
+        tick: Callable[[], None] = lambda: None,
     ) -> None:
         self._plan = plan
         self._runtime = runtime
         self._open_store = open_store
+        self._tick = tick
         shares = MemoryShares.of(plan.memory_total)
         self._capacity = Capacity(plan.slots, shares.calls)
         self._background = Background()
@@ -130,7 +133,7 @@ class Worker:
         the runtime, which ends whatever is left; (6) sign off, last, so that nobody takes this
         worker for dead while it still holds calls; (7) close the store.
         """
-        beater = Beater(self._open_store, self.describe, self._plan.beat)
+        beater = Beater(self._open_store, self.describe, self._plan.beat, self._tick)
         self._holdings.on_change = lambda: self._follow(beater)
         beater.start()
         try:

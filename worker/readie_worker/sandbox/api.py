@@ -63,6 +63,38 @@ class SandboxExit:
     peak_memory: int | None = None
 
 
+class Ledger(Protocol):
+    """Told of what would outlive this process if it were killed, so that somebody else may end it."""
+
+    def process(self, pid: int) -> None:
+        """A process whose descendants are sandboxes."""
+
+    def process_over(self, pid: int) -> None:
+        """It has ended."""
+
+    def group(self, folder: Path) -> None:
+        """A cgroup with nothing but sandboxes in it, and below it."""
+
+    def afterwards(self, command: Sequence[str]) -> None:
+        """Removes what is left on the host when this process and its sandboxes are gone."""
+
+
+class NoLedger:
+    """For processes that nobody watches, such as tests and the pipeline."""
+
+    def process(self, pid: int) -> None:
+        """See `Ledger`."""
+
+    def process_over(self, pid: int) -> None:
+        """See `Ledger`."""
+
+    def group(self, folder: Path) -> None:
+        """See `Ledger`."""
+
+    def afterwards(self, command: Sequence[str]) -> None:
+        """See `Ledger`."""
+
+
 class Sandbox(Protocol):
     """One running executor.
 

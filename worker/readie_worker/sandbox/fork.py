@@ -13,7 +13,7 @@ from typing import Any
 
 from readie_wire.zygotes import StartRequest
 from readie_worker.sandbox import fork_limits
-from readie_worker.sandbox.api import Checkpoint, SandboxSpec
+from readie_worker.sandbox.api import Checkpoint, Ledger, NoLedger, SandboxSpec
 from readie_worker.sandbox.errors import (
     CheckpointRefusedError,
     RuntimeUnavailableError,
@@ -41,7 +41,7 @@ class ForkRuntime:
     """See `readie_worker.sandbox.api.Runtime`. Use it from one event loop, of the main thread.
 
     ``folder`` holds the run folder, and may be shared by runtimes. ``environment`` is the worker's
-    own, of which `PASSED_ON` is used. Deadlines in seconds.
+    own, of which `PASSED_ON` is used. ``ledger`` is told of every zygote. Deadlines in seconds.
     """
 
     def __init__(
@@ -50,6 +50,7 @@ class ForkRuntime:
         *,
         environment: Mapping[str, str] | None = None,
         python: str = sys.executable,
+        ledger: Ledger | None = None,
         import_deadline: float = 300.0,
         start_deadline: float = 10.0,
     ) -> None:
@@ -57,6 +58,7 @@ class ForkRuntime:
         self._parent = folder
         self._environment = {name: given[name] for name in PASSED_ON if name in given}
         self._python = python
+        self._ledger = ledger or NoLedger()
         self._import_deadline = import_deadline
         self._start_deadline = start_deadline
         self._identity = Identity(separate=False)
@@ -206,6 +208,7 @@ class ForkRuntime:
             Launch(
                 python=self._python,
                 folder=folder,
+                ledger=self._ledger,
                 environment=self._environment,
                 imports=tuple(imports),
                 checkpoint=key,

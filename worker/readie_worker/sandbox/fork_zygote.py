@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from readie_wire.zygotes import LineDecoder, StartRequest, encode_line
-from readie_worker.sandbox.api import SandboxExit
+from readie_worker.sandbox.api import Ledger, NoLedger, SandboxExit
 from readie_worker.sandbox.errors import CheckpointRefusedError, StartError
 
 READ_BYTES = 256 << 10
@@ -30,6 +30,7 @@ class Launch:
 
     python: str
     folder: Path
+    ledger: Ledger = field(default_factory=NoLedger)
     environment: Mapping[str, str] = field(default_factory=dict)
     imports: Sequence[str] = ()
     checkpoint: str = ""
@@ -71,6 +72,7 @@ class ZygoteProcess:
         finally:
             theirs.close()
             os.close(their_output)
+        launch.ledger.process(self.pid)
         self._loop.add_reader(self._output, self._read_output)
         self._loop.add_reader(self._control, self._read)
 
@@ -259,6 +261,7 @@ class ZygoteProcess:
             self._loop.remove_reader(end)
         self._control.close()
         os.close(self._output)
+        self._launch.ledger.process_over(self.pid)
         if not self._ready.done():
             self._refuse(self._last_words())
         for sandbox_id in list(self._starting):

@@ -89,6 +89,11 @@ class Cgroups:
         self._owner = owner
         self.version = version
 
+    @property
+    def folder(self) -> Path:
+        """Holds the groups of all sandboxes, and with them every process, once there is one."""
+        return self._tops["pids"] / self._owner
+
     def make(self, name: str) -> Group:
         group = self._group(self._owner, name)
         for folder in group.folders.values():

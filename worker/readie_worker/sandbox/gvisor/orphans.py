@@ -5,6 +5,7 @@ import contextlib
 import os
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +26,11 @@ async def remove_orphans(parent: Path) -> list[str]:
         for folder in folders:
             await _remove(folder)
         return [folder.name.removeprefix(PREFIX) for folder in folders]
+
+
+def removing_orphans(parent: Path) -> Sequence[str]:
+    """A command that does it."""
+    return (sys.executable, "-I", "-m", __spec__.name, str(parent))
 
 
 async def _remove(folder: Path) -> None:
@@ -51,3 +57,7 @@ async def _kill(groups: Sequence[Group]) -> None:
             return
         await asyncio.sleep(POLL_S)
     Children().bury()  # where they have become this worker's own
+
+
+if __name__ == "__main__":
+    asyncio.run(remove_orphans(Path(sys.argv[1])))

@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from readie_wire.manifest import CheckpointMeta, ManifestError
-from readie_worker.sandbox.api import Checkpoint, Limits, Network, SandboxSpec
+from readie_worker.sandbox.api import (
+    Checkpoint,
+    Ledger,
+    Limits,
+    Network,
+    NoLedger,
+    SandboxSpec,
+)
 from readie_worker.sandbox.errors import (
     CheckpointRefusedError,
     RuntimeUnavailableError,
@@ -24,7 +31,7 @@ from readie_worker.sandbox.gvisor.container import CreatedContainer
 from readie_worker.sandbox.gvisor.files import FileRecords, Seen, changed
 from readie_worker.sandbox.gvisor.launcher import Launcher, open_ground
 from readie_worker.sandbox.gvisor.ocispec import fingerprint
-from readie_worker.sandbox.gvisor.orphans import remove_orphans
+from readie_worker.sandbox.gvisor.orphans import remove_orphans, removing_orphans
 from readie_worker.sandbox.gvisor.sandbox import GVisorSandbox
 from readie_worker.sandbox.gvisor.shelf import Shelf
 
@@ -48,7 +55,7 @@ class GVisorRuntime:
     that it has installed. ``network`` is the widest that a sandbox may ask for;
     ``none`` can always be had. ``ahead``: how many sandboxes are kept created, so that a start only
     has to restore. ``strict``: a checkpoint that was captured elsewhere is refused, else only noted.
-    Deadlines in seconds.
+    ``ledger`` is told where its sandboxes are. Deadlines in seconds.
     """
 
     def __init__(
@@ -61,6 +68,7 @@ class GVisorRuntime:
         environment: Mapping[str, str] | None = None,
         ahead: int = 0,
         strict: bool = True,
+        ledger: Ledger | None = None,
         start_deadline: float = 60.0,
     ) -> None:
         given = environment or {}
@@ -71,6 +79,7 @@ class GVisorRuntime:
         self._variables = {name: given[name] for name in PASSED_ON if name in given}
         self._ahead = ahead
         self._strict = strict
+        self._ledger = ledger or NoLedger()
         self._start_deadline = start_deadline
         self._notes: list[str] = []
         self._adopted: dict[str, Adopted] = {}
@@ -98,6 +107,8 @@ class GVisorRuntime:
         ground = await open_ground(
             self._parent, build, self._python, with_network=self._network == "sandbox"
         )
+        self._ledger.group(ground.cgroups.folder)
+        self._ledger.afterwards(removing_orphans(self._parent))
         self._launcher = launcher = Launcher(ground, self._variables)
         self._shelf = Shelf(launcher, self._network, self._ahead)
         self._records = FileRecords(ground.rootfs.root, ground.rootfs.binds)

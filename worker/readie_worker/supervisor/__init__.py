@@ -1,0 +1,1 @@
+"""A small process beside each worker that ends its sandboxes when the worker cannot."""
