@@ -155,12 +155,12 @@ class SandboxNetwork:
                 }}
                 chain forward {{
                     type filter hook forward priority -10;
-                    oifname "rd{self._owner}*" ct state established,related accept
-                    oifname "rd{self._owner}*" drop
                     {ours} ip daddr {{ {servers} }} udp dport 53 accept
                     {ours} ip daddr {{ {servers} }} tcp dport 53 accept
                     {ours} ip daddr {{ {closed} }} reject with icmp admin-prohibited
                     {ours} ip saddr != {self._slice} drop
+                    oifname "rd{self._owner}*" ct state established,related accept
+                    oifname "rd{self._owner}*" drop
                 }}
                 chain out {{
                     type nat hook postrouting priority 100;
