@@ -19,7 +19,9 @@ def stack(_valkey_of_the_session: RedisServer) -> Iterator[Stack]:
     with (
         tempfile.TemporaryDirectory(prefix="rd-") as folder,
         running_stack(
-            _valkey_of_the_session.url, Path(folder), READIE_REDIS_PREFIX="end-to-end"
+            _valkey_of_the_session.url,
+            Path(folder),
+            settings={"READIE_REDIS_PREFIX": "end-to-end"},
         ) as running,
     ):
         yield running

@@ -15,7 +15,7 @@ from support.stack import Stack, running_stack
 @pytest.fixture
 def own_stack(valkey: RedisServer, short_path: Path) -> Iterator[Stack]:
     """Holds an answer for a second at most."""
-    with running_stack(valkey.url, short_path, READIE_WAIT_WINDOW="1") as stack:
+    with running_stack(valkey.url, short_path, settings={"READIE_WAIT_WINDOW": "1"}) as stack:
         yield stack
 
 

@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,9 +118,15 @@ class Stack:
 
 @contextmanager
 def running_stack(
-    redis_url: str, folder: Path, *, generations: Path | None = None, **settings: str
+    redis_url: str,
+    folder: Path,
+    *,
+    generations: Path | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[Stack]:
-    """A gateway and one fork worker that end with the block; ``settings`` are for both.
+    """A gateway and one fork worker that end with the block.
+
+    ``settings`` are environment variables for both, on top of what they need.
 
     ``generations`` is the folder of one generation, held when the block begins.
     """
@@ -137,7 +143,7 @@ def running_stack(
         "READIE_RUNTIME": "fork",
         "READIE_SLOTS": "2",
         **({"READIE_GENERATIONS_DIR": str(generations)} if generations else {}),
-        **settings,
+        **(settings or {}),
     }
     stack = Stack(f"http://127.0.0.1:{port}", token, folder, environment)
     try:

@@ -80,7 +80,7 @@ def with_a_sleeping_call(
     """A stack with one call that sleeps in a sandbox, next to sandboxes that wait."""
     network = {"READIE_NETWORK": "none"} if runtime == "gvisor" else {}
     settings = {"READIE_RUNTIME": runtime, **network, **settings}
-    with running_stack(valkey.url, folder, **settings) as stack:
+    with running_stack(valkey.url, folder, settings=settings) as stack:
         call = spawn(stack, SLEEPER)
         until("it runs", lambda: (stack.get(f"/v1/calls/{call}") or {}).get("state") == "running")
         if runtime == "fork":  # no process inside a gVisor sandbox is one of the host's
