@@ -5,7 +5,14 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from readie_wire.framing import Decoder, FrameType, Message, ProtocolError, encode_message
+from readie_wire.framing import (
+    Decoder,
+    FrameType,
+    Message,
+    ProtocolError,
+    encode_header,
+    encode_message,
+)
 
 READ_BYTES = 256 << 10  # one receive; a CALL of a megabyte then takes a handful of system calls
 WRITE_BYTES = 256 << 10  # frames are joined up to this, so a small answer is a single packet
@@ -39,6 +46,15 @@ class Channel:
                 self._connection.sendall(b"".join(pending))
                 pending, size = [], 0
         self._connection.sendall(b"".join(pending))
+
+    def announce(self, *frame_types: FrameType) -> None:
+        """Write messages that are their type and nothing else, as one packet."""
+        self._connection.sendall(b"".join(map(encode_header, frame_types)))
+
+    @property
+    def next_type(self) -> FrameType | None:
+        """What `receive` gives next, where that has arrived with the message before it."""
+        return self._waiting[0].type if self._waiting else None
 
     def receive(self) -> Message:
         """The next message. Raises `ConnectionEndedError` at the end of the stream."""

@@ -51,10 +51,13 @@ def serve(channel: Channel, surroundings: Surroundings, greeting: Greeting) -> N
     if greeting.checkpoint is not None and channel.quiet_for(SPARE_AFTER_S):
         rehearse(surroundings)
     message = channel.expect(FrameType.CALL)
-    channel.send(FrameType.READY)
+    # Where GO came with CALL, one packet says both, and wakes the worker once.
+    unsaid = [FrameType.READY, FrameType.STARTED]
+    if channel.next_type is not FrameType.GO:
+        channel.announce(unsaid.pop(0))
     load_unpickler(message)  # while GO is on its way, and not on the function's account
     channel.expect(FrameType.GO)
-    channel.send(FrameType.STARTED)
+    channel.announce(*unsaid)
     try:
         call = Call.from_message(message)
         surroundings.enter_call(call.call_id, call.environment, call.secrets, call.workdir)

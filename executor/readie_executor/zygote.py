@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from readie_executor import kernel, output
+from readie_executor.environment import remove_if_empty
 from readie_executor.freshness import InstalledPackages
 from readie_executor.running import MAXRSS_UNIT
 from readie_wire.zygotes import DESCRIPTORS, LineDecoder, StartRequest, encode_line
@@ -34,7 +35,7 @@ class Zygote:
         self._packages = packages
         self._decoder = LineDecoder()
         self._descriptors: list[int] = []
-        self._sandboxes: dict[int, str] = {}  # pid → id
+        self._sandboxes: dict[int, StartRequest] = {}  # by pid
         self._bell, self._bell_end = os.pipe()
 
     def run(self) -> Child | None:
@@ -91,7 +92,7 @@ class Zygote:
             self._reply("failed", id=request.id, reason=f"fork: {error}")
             return None
         if pid:
-            self._sandboxes[pid] = request.id
+            self._sandboxes[pid] = request
             self._reply("started", id=request.id, pid=pid)
             return None
         self._become(request, given, zygote)
@@ -109,7 +110,9 @@ class Zygote:
             os.close(descriptor)
         os.setsid()  # a group of its own, which the worker can kill as one
         output.attach(given[1], given[2])
+        os.mkdir(request.folder, 0o700)  # noqa: PTH102 - pathlib stays unloaded
         if request.uid is not None:
+            os.chown(request.folder, request.uid, request.uid)
             os.setgroups([])
             os.setresgid(request.uid, request.uid, request.uid)
             os.setresuid(request.uid, request.uid, request.uid)
@@ -123,7 +126,13 @@ class Zygote:
             sandbox = self._sandboxes.pop(pid, None)
             self._end_orphans()
             if sandbox is not None:
-                self._reply("exited", id=sandbox, status=status, peak_memory=peak_memory)
+                self._reply(
+                    "exited",
+                    id=sandbox.id,
+                    status=status,
+                    peak_memory=peak_memory,
+                    cleared=remove_if_empty(sandbox.folder),
+                )
 
     def _collect_one(self) -> tuple[int, int, int] | None:
         """A child that has ended, with what is left of its process group: pid, status, peak."""

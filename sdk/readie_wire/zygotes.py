@@ -8,7 +8,8 @@ refused  ``reason``, ``package``, ``traceback``, once, instead of ``ready``; the
 started  ``id``, ``pid``: the new process exists; it says HELLO on its connection
 failed   ``id``, ``reason``: it could not be forked
 stale    ``id``: packages on disk have changed since the imports; nothing was forked
-exited   ``id``, ``status`` as of ``wait4``, ``peak_memory`` in bytes
+exited   ``id``, ``status`` as of ``wait4``, ``peak_memory`` in bytes, ``cleared``: nothing was left in
+         its folder, which is gone
 """
 
 import json
@@ -24,7 +25,7 @@ MAX_LINE_BYTES = 4 << 20  # a report over thousands of modules stays far below
 class StartRequest:
     """One sandbox to start. ``fresh``: a new interpreter, nothing of the zygote's imports.
 
-    ``folder`` is private to it; ``uid`` the user it runs as, `None` for the zygote's own.
+    ``folder`` is made for it and private to it; ``uid`` the user it runs as, `None` for the zygote's own.
     """
 
     id: str

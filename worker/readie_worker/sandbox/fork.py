@@ -5,7 +5,6 @@ imported nothing, so that every sandbox begins, is watched and ends in the same 
 """
 
 import asyncio
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -62,6 +61,7 @@ class ForkRuntime:
         self._import_deadline = import_deadline
         self._start_deadline = start_deadline
         self._identity = Identity(separate=False)
+        self._kills = fork_limits.OutOfMemoryKills()
         self._run_folder: RunFolder | None = None
         self._checkpoints: dict[str, Checkpoint] = {}
         self._zygotes: dict[str, ZygoteProcess] = {}
@@ -165,23 +165,21 @@ class ForkRuntime:
         if self._run_folder is None:
             raise StartError("the fork runtime is not open")
         uid = self._identity.next_uid()
+        folder = self._run_folder.path / spec.id  # made by the new process: a busy disk takes time
         try:
-            folder = self._run_folder.create(spec.id, uid)
             ends = Ends()
         except OSError as error:
-            raise StartError(f"no folder or pipes for sandbox {spec.id}: {error}") from error
+            raise StartError(f"no pipes for sandbox {spec.id}: {error}") from error
         request = StartRequest(spec.id, str(folder), fresh=checkpoint is None, uid=uid)
-        kills = fork_limits.out_of_memory_kills()
+        kills = self._kills.lately()
         try:
             started = await zygote.fork(request, ends.theirs)
         except BaseException:
             ends.close_ours()
-            shutil.rmtree(folder, ignore_errors=True)
             raise
         finally:
             ends.close_theirs()
-        mapped = fork_limits.mapped_memory(zygote.pid)
-        holding = Holding(ends, folder, mapped, uid is not None, kills, self._forget)
+        holding = Holding(ends, folder, zygote.mapped, uid is not None, kills, self._forget)
         sandbox = ForkSandbox(zygote, started, holding, checkpoint)
         self._sandboxes[sandbox.id] = sandbox
         return await sandbox.limited(spec.limits)

@@ -25,12 +25,10 @@ class RunFolder:
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _remove_orphans(parent)
 
-    def create(self, name: str, uid: int | None = None) -> Path:
-        """A private folder of the sandbox of that id, owned by its user."""
+    def create(self, name: str) -> Path:
+        """A private folder of that name."""
         folder = self.path / name
         folder.mkdir(mode=PRIVATE)
-        if uid is not None:
-            os.chown(folder, uid, uid)
         return folder
 
     def remove(self) -> None:

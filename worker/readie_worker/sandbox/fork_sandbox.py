@@ -151,5 +151,6 @@ class ForkSandbox:
             async with asyncio.timeout(KILL_DEADLINE_S):
                 await asyncio.shield(self._exit)
         self._holding.ends.close_ours()
-        await asyncio.to_thread(shutil.rmtree, self._holding.folder, ignore_errors=True)
+        if not self._started.cleared:
+            await asyncio.to_thread(shutil.rmtree, self._holding.folder, ignore_errors=True)
         self._holding.forget(self.id)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from readie_wire.zygotes import LineDecoder, StartRequest, encode_line
+from readie_worker.sandbox import fork_limits
 from readie_worker.sandbox.api import Ledger, NoLedger, SandboxExit
 from readie_worker.sandbox.errors import CheckpointRefusedError, StartError
 
@@ -46,6 +47,7 @@ class Started:
     pid: int
     exit: asyncio.Future[SandboxExit]
     killed: bool = False
+    cleared: bool = False  # its folder was empty and is gone
 
 
 class ZygoteProcess:
@@ -61,6 +63,7 @@ class ZygoteProcess:
         self._sending = asyncio.Lock()
         self._on_idle: Callable[[], None] | None = None
         self.alive = True
+        self.mapped = 0  # bytes of private memory that every sandbox shares with it
         self._printed = b""
         # A pipe, not a file: a clone's streams are set up on pipes too, and remember the kind.
         self._output, their_output = os.pipe()
@@ -112,6 +115,7 @@ class ZygoteProcess:
         except BaseException:
             await zygote.end()
             raise
+        zygote.mapped = fork_limits.mapped_memory(zygote.pid)
         return zygote
 
     @property
@@ -241,6 +245,7 @@ class ZygoteProcess:
 
     def _exited(self, message: Mapping[str, Any]) -> None:
         sandbox = self._sandboxes.pop(message["id"])
+        sandbox.cleared = message["cleared"]
         code = os.waitstatus_to_exitcode(message["status"])
         sandbox.exit.set_result(
             SandboxExit(
