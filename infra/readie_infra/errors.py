@@ -4,6 +4,10 @@ InfraError
 ├── StoreUnavailableError      Redis cannot be reached, or refuses to do its part
 ├── QueueFullError             the token's backlog is at its limit; try again later
 ├── IdempotencyConflictError   the key was used for another body
+├── SessionError
+│   ├── SessionUnknownError    there is no such session, or it is another token's
+│   ├── SessionEndedError      the session is over; says why
+│   └── SessionBusyError       too many calls wait in it, or one that would not wait
 ├── BlobError
 │   ├── BlobKeyError           not a key: it could climb out of its folder
 │   ├── BlobMissingError       no blob of that key
@@ -45,6 +49,38 @@ class IdempotencyConflictError(InfraError):
         super().__init__(f"idempotency key {key!r} was used for {call_id} with another body")
         self.key = key
         self.call_id = call_id
+
+
+class SessionError(InfraError):
+    """A call cannot be added to ``session_id``."""
+
+    def __init__(self, session_id: str, problem: str) -> None:
+        super().__init__(f"session {session_id} {problem}")
+        self.session_id = session_id
+
+
+class SessionUnknownError(SessionError):
+    """It was never opened, is another token's, or ended so long ago that nothing is left of it."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(session_id, "is not known")
+
+
+class SessionEndedError(SessionError):
+    """It is over, and what its calls left in memory is gone. ``reason`` says why."""
+
+    def __init__(self, session_id: str, reason: str) -> None:
+        super().__init__(session_id, f"has ended: {reason}")
+        self.reason = reason
+
+
+class SessionBusyError(SessionError):
+    """``waiting`` calls wait in it, which run one at a time. ``retry_after`` in seconds."""
+
+    def __init__(self, session_id: str, waiting: int, retry_after: float) -> None:
+        super().__init__(session_id, f"is busy: {waiting} calls wait in it")
+        self.waiting = waiting
+        self.retry_after = retry_after
 
 
 class BlobError(InfraError):

@@ -35,6 +35,7 @@ class ProblemCode(StrEnum):
     IDEMPOTENCY_CONFLICT = "idempotency_conflict"
     RESULT_EXPIRED = "result_expired"
     SESSION_EXPIRED = "session_expired"
+    SESSION_BUSY = "session_busy"
     QUEUE_FULL = "queue_full"
     NO_WORKER = "no_worker"
     STORE_UNAVAILABLE = "store_unavailable"

@@ -7,8 +7,10 @@
 | ``ready:{flavor}``           | zset     | tokens with queued calls, scored by virtual time           |
 | ``bell:{flavor}``            | stream   | wakes idle workers; trimmed to a few entries               |
 | ``due``                      | zset     | call ids by the time (ms) at which they expire or are lost |
-| ``session:{id}``             | hash     | TTL: the session's idle time                               |
-| ``calls:session:{id}``       | stream   | a session's own queue; ends with the session               |
+| ``session:{id}``             | hash     | an open session; once it has ended, its tombstone, TTL     |
+| ``calls:session:{id}``       | stream   | a session's waiting calls; gone when none waits            |
+| ``sessions``                 | zset     | open sessions by the time (ms) at which they are idle too  |
+|                              |          | long; those with calls never are                           |
 | ``call:{id}``                | hash     | the truth; TTL from its terminal state on                  |
 | ``ev:{call}``                | stream   | accepted, log, item, result; TTL with the call             |
 | ``subs:{call}``              | set      | gateways that wait for the call; TTL with the call         |
@@ -94,6 +96,10 @@ class Keys:
 
     def session_calls(self, session_id: str) -> str:
         return f"{self.prefix}calls:session:{session_id}"
+
+    @property
+    def sessions(self) -> str:
+        return f"{self.prefix}sessions"
 
     def call(self, call_id: str) -> str:
         return f"{self.prefix}call:{call_id}"

@@ -45,6 +45,7 @@ TRANSITIONS: dict[tuple[State | None, Transition], State] = {
     (State.LEASED, Transition.RELEASE): State.QUEUED,
     (State.RUNNING, Transition.RETRY): State.QUEUED,
     (State.RUNNING, Transition.SUCCEED): State.SUCCEEDED,
+    (State.QUEUED, Transition.FAIL): State.FAILED,  # its session ended before its turn came
     (State.LEASED, Transition.FAIL): State.FAILED,
     (State.RUNNING, Transition.FAIL): State.FAILED,
     (State.QUEUED, Transition.CANCEL): State.CANCELLED,

@@ -17,6 +17,8 @@ class ErrorKind(StrEnum):
     TIMEOUT = "timeout"
     CANCELLED = "cancelled"
     EXPIRED = "expired"  # no worker took the call in time
+    SESSION_BUSY = "session_busy"  # earlier calls of its session took longer than its queue_timeout
+    SESSION_ENDED = "session_ended"  # its session ended before its turn came
     SERIALIZATION = "serialization"  # the call's bytes could not be turned into a function
     RESULT_NOT_SERIALIZABLE = "result_not_serializable"
     RESULT_TOO_LARGE = "result_too_large"

@@ -54,6 +54,14 @@ class Choice:
         return f"{self.generation}/{self.checkpoint}"
 
 
+def reruns_allowed(options: Mapping[str, Any]) -> int:
+    """How often a call may run again when its sandbox or its worker was lost under it.
+
+    ``retries`` says it; a call that is ``idempotent`` may run twice without harm, so once at least.
+    """
+    return max(int(options.get("retries") or 0), 1 if options.get("idempotent") else 0)
+
+
 @dataclass(frozen=True, slots=True)
 class CallRecord:
     """One call, ``call:{id}``. Times are milliseconds of the Redis server's clock.
@@ -87,6 +95,8 @@ class CallRecord:
     outcome: Outcome | None = None
     result: bytes = b""
     result_blob: str = ""
+    reruns: int = 0  # how often it may still run again; see `reruns_allowed`
+    session: str = ""
 
     def new_fields(self) -> dict[str, str | bytes]:
         """The fields a gateway writes when it enqueues; the scripts add states and times."""
@@ -106,6 +116,8 @@ class CallRecord:
             "waited": "1" if self.waited else "0",
             "payload": self.payload,
             "payload_blob": self.payload_blob,
+            "reruns": str(reruns_allowed(self.options)),
+            "session": self.session,
         }
 
     @classmethod
@@ -144,6 +156,67 @@ class CallRecord:
             outcome=Outcome.from_json(json.loads(outcome)) if outcome else None,
             result=fields.get(b"result", b""),
             result_blob=text("result_blob"),
+            reruns=_int(fields.get(b"reruns", b"0")),
+            session=text("session"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """A session, ``session:{id}``: calls that share one sandbox, one after another.
+
+    ``options`` are those of the sandbox, for all its calls. ``worker`` is empty until the first call
+    was taken. ``reason`` says why it has ended, which `ended` tells. Times as in `CallRecord`.
+    """
+
+    session_id: str
+    token: str
+    flavor: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    worker: str = ""
+    current: str = ""  # the call that runs, or comes next
+    waiting: int = 0  # calls behind it
+    served: int = 0
+    opened_ms: int = 0
+    used_ms: int = 0
+    ended_ms: int = 0
+    reason: str = ""
+
+    @property
+    def ended(self) -> bool:
+        return self.ended_ms > 0
+
+    def new_fields(self) -> dict[str, str]:
+        """The fields a gateway writes when it opens the session; the scripts add the others."""
+        return {
+            "v": str(ENVELOPE_VERSION),
+            "token": self.token,
+            "flavor": self.flavor,
+            "options": _dump(self.options),
+        }
+
+    @classmethod
+    def from_fields(cls, session_id: str, fields: Mapping[bytes, bytes], waiting: int) -> Self:
+        """Read a hash as redis gives it. Raises `UnsupportedVersionError`, `ValueError`."""
+        version = _int(fields.get(b"v", b""))
+        require_readable(f"the record of {session_id}", version, READABLE_ENVELOPES)
+
+        def text(name: str) -> str:
+            return fields.get(name.encode(), b"").decode()
+
+        return cls(
+            session_id=session_id,
+            token=text("token"),
+            flavor=text("flavor"),
+            options=json.loads(fields.get(b"options", b"{}")),
+            worker=text("worker"),
+            current=text("current"),
+            waiting=waiting,
+            served=_int(fields.get(b"served", b"0")),
+            opened_ms=_int(fields.get(b"opened_ms", b"0")),
+            used_ms=_int(fields.get(b"used_ms", b"0")),
+            ended_ms=_int(fields.get(b"ended_ms", b"0")),
+            reason=text("reason"),
         )
 
 

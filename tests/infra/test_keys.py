@@ -27,6 +27,8 @@ NAMES = {
     "beat_key": "beat",
     "recent_key": "recent",
     "idempotency_key": "idempotency",
+    "session_key": "session",
+    "session_calls_key": "session_calls",
 }
 
 
@@ -41,8 +43,8 @@ async def test_the_scripts_name_keys_as_readie_wire_does(each_redis: RedisServer
         called = ", ".join(f"'{argument}'" for argument in arguments)
         named = await client.eval(f"{prelude}\nreturn {function}({called})", 0, "p:")
         assert named.decode() == getattr(keys, NAMES[function])(*arguments)
-    both = await client.eval(f"{prelude}\nreturn {{DUE, WORKERS}}", 0, "p:")
-    assert [name.decode() for name in both] == [keys.due, keys.workers]
+    both = await client.eval(f"{prelude}\nreturn {{DUE, WORKERS, SESSIONS}}", 0, "p:")
+    assert [name.decode() for name in both] == [keys.due, keys.workers, keys.sessions]
     await client.aclose()
 
 

@@ -5,10 +5,12 @@ keeps a model that moves by the table alone. After each step every key of every 
 """
 
 import asyncio
+import math
 from collections.abc import Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -22,48 +24,26 @@ from hypothesis.stateful import (
 )
 
 from readie_infra.connecting import connect
+from readie_infra.errors import SessionEndedError, SessionUnknownError
 from readie_infra.store import CallStore, Event, Limits, Offer
-from readie_wire.keys import Keys
-from readie_wire.lifecycle import HELD, TERMINAL, TRANSITIONS, State, Transition, next_state
+from readie_wire.keys import Keys, new_session_id
+from readie_wire.lifecycle import HELD, TERMINAL, State, Transition
+from readie_wire.records import CallRecord, SessionRecord
 from support.call_records import CHECKPOINT_KEY, FAILURE, OPTIONS, SUCCESS, new_record
+from support.lifecycle_model import MAX_LEASES, TOKENS, Model, ModelCall, ModelSession
 from support.redis_servers import RedisServer
 
 T = TypeVar("T")
 KEYS = Keys("t:")
 SMALL, LARGE = 1 << 20, 1 << 30
 WORKERS = ("worker-a", "worker-b")
-TOKENS = ("alice", "bob")
 GATEWAY = "gateway-1"
-WINDOW = 8  # entries of one stream that a take looks at
-MAX_LEASES = 3
+MOST_SESSIONS = 3
 ENDINGS = {
     State.SUCCEEDED: Transition.SUCCEED,
     State.FAILED: Transition.FAIL,
     State.CANCELLED: Transition.CANCEL,
 }
-
-
-@dataclass
-class ModelCall:
-    call_id: str
-    token: str
-    memory: int
-    exposed: bool
-    pinned: bool
-    state: State = State.QUEUED
-    owner: str = ""
-    attempt: int = 0
-    cancel: bool = False
-    overdue: bool = False
-    events: list[str] = field(default_factory=lambda: ["accepted"])
-
-    def may(self, transition: Transition) -> bool:
-        return (self.state, transition) in TRANSITIONS
-
-    def move(self, transition: Transition) -> None:
-        self.state = next_state(self.state, transition)
-        if self.state in TERMINAL:
-            self.events.append("result")
 
 
 @dataclass(frozen=True)
@@ -84,9 +64,10 @@ class Lifecycle(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.store = CallStore(connect(server.socket_url), KEYS, Limits(max_leases=MAX_LEASES))
         self.client: Any = connect(server.socket_url)  # its types name every way to answer
-        self.calls: dict[str, ModelCall] = {}
-        self.back: dict[str, list[str]] = {token: [] for token in TOKENS}
-        self.queue: dict[str, list[str]] = {token: [] for token in TOKENS}
+        self.model = Model()
+        self.calls = self.model.calls
+        self.sessions = self.model.sessions
+        self.back, self.queue = self.model.back, self.model.queue
 
     def teardown(self) -> None:
         self.run(self.store.close())
@@ -109,9 +90,45 @@ class Lifecycle(RuleBasedStateMachine):
         pinned=st.booleans(),
     )
     def enqueue(self, token: str, memory: int, exposed: bool, pinned: bool) -> None:
-        choice = {} if pinned else {"choice": type(new_record().choice)()}
+        self.accept(ModelCall("", token, memory, exposed, pinned))
+
+    @rule(token=st.sampled_from(TOKENS))
+    def open_a_session(self, token: str) -> None:
+        if len(self.sessions) < MOST_SESSIONS:
+            session = ModelSession(new_session_id(), token)
+            record = SessionRecord(session.session_id, token, "cpu")
+            for _ in range(2):
+                assert self.run(self.store.open_session(record))
+            self.sessions[session.session_id] = session
+
+    @rule(data=st.data(), memory=st.sampled_from((SMALL, LARGE)), pinned=st.booleans())
+    def enqueue_in_a_session(self, data: st.DataObject, memory: int, pinned: bool) -> None:
+        session = self.any_session(data)
+        if session is None:
+            return
+        call = ModelCall("", session.token, memory, False, pinned, session.session_id)
+        if session.ended:
+            with pytest.raises(SessionEndedError):
+                self.accept(call)
+        else:
+            self.accept(call)
+
+    @rule(data=st.data())
+    def another_token_names_the_session(self, data: st.DataObject) -> None:
+        session = self.any_session(data)
+        if session is not None:
+            [other] = set(TOKENS) - {session.token}
+            with pytest.raises(SessionUnknownError):
+                self.accept(ModelCall("", other, SMALL, False, False, session.session_id))
+
+    def accept(self, call: ModelCall) -> None:
+        choice = {} if call.pinned else {"choice": type(new_record().choice)()}
         record = new_record(
-            token=token, exposed=exposed, options={**OPTIONS, "memory": memory}, **choice
+            token=call.token,
+            exposed=call.exposed,
+            options={**OPTIONS, "memory": call.memory},
+            session=call.session,
+            **choice,
         )
         for _ in range(2):  # a repeat, as after a lost answer, changes nothing
             answer = self.run(
@@ -124,8 +141,27 @@ class Lifecycle(RuleBasedStateMachine):
                 )
             )
             assert answer.created
-        self.calls[record.call_id] = ModelCall(record.call_id, token, memory, exposed, pinned)
-        self.queue[token].append(record.call_id)
+        call.call_id = record.call_id
+        self.model.add(call)
+
+    @rule(data=st.data())
+    def end_a_session(self, data: st.DataObject) -> None:
+        session = self.any_session(data)
+        if session is None:
+            return
+        assert self.run(self.store.end_session(session.session_id, "enough")) != session.ended
+        if not session.ended:
+            current = self.calls.get(session.current)
+            if current is not None and current.state is State.RUNNING:
+                current.cancel = True
+            self.model.end_session(session)
+
+    @rule(data=st.data())
+    def a_session_is_idle_too_long(self, data: st.DataObject) -> None:
+        session = self.any_session(data)
+        if session is not None and session.idle:
+            self.run(self.client.zadd(KEYS.sessions, {session.session_id: 1}))
+            self.sweep(ended_session=session)
 
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
@@ -134,9 +170,7 @@ class Lifecycle(RuleBasedStateMachine):
         if call.state is State.RUNNING:
             call.cancel = True  # its worker ends it, or the sweep after the grace
         elif call.may(Transition.CANCEL):
-            call.overdue = False
-            self.unqueue(call)
-            call.move(Transition.CANCEL)
+            self.model.end(call, Transition.CANCEL)
         assert answer is call.state
 
     @rule(data=st.data())
@@ -148,23 +182,16 @@ class Lifecycle(RuleBasedStateMachine):
             call.overdue = True
 
     @rule()
-    def sweep(self) -> None:
+    def sweep(self, ended_session: ModelSession | None = None) -> None:
+        tokens = {call.token for call in self.calls.values() if call.overdue}
         swept = self.run(self.store.sweep())
-        due = [call for call in self.calls.values() if call.overdue]
-        assert {*swept.ended, *swept.requeued} == {call.call_id for call in due}
+        ended, requeued = self.model.sweep()
+        assert (set(swept.ended), set(swept.requeued)) == (ended, requeued)
         assert not swept.rebuilt
-        for call in due:
-            call.overdue = False
-            if call.state is State.QUEUED:
-                self.unqueue(call)
-                call.move(Transition.EXPIRE)
-            elif call.state is State.LEASED and call.attempt < MAX_LEASES:
-                self.hand_back(call)
-            elif call.cancel:
-                call.move(Transition.CANCEL)
-            else:
-                call.move(Transition.LOSE)
-        self.learn_order_of_returned({call.token for call in due})
+        assert swept.sessions == ([ended_session.session_id] if ended_session else [])
+        if ended_session is not None:
+            self.model.end_session(ended_session)
+        self.learn_order_of_returned(tokens)
 
     @rule(token=st.sampled_from(TOKENS), also_ready=st.booleans())
     def somebody_deletes_the_queue(self, token: str, also_ready: bool) -> None:
@@ -197,20 +224,39 @@ class Lifecycle(RuleBasedStateMachine):
         keys = [CHECKPOINT_KEY] if ready else []
         offer = Offer(worker, "cpu", 1, memory, ready=keys, exposed_ok=exposed_ok)
         record = self.run(self.store.take(offer))
-        firsts = [self.first_that_fits(token, offer) for token in TOKENS]
+        firsts = [self.model.first_that_fits(token, offer) for token in TOKENS]
         if record is None:
             assert firsts == [None, None]
             return multiple()
         call = self.calls[record.call_id]
         assert call in firsts
         assert record.payload == b"payload"
-        self.unqueue(call)
-        call.move(Transition.TAKE)
-        if ready and call.pinned:
-            call.move(Transition.START)
-        call.owner, call.attempt = worker, call.attempt + 1
-        assert (record.state, record.owner, record.attempt) == (call.state, worker, call.attempt)
+        if call.session:
+            self.sessions[call.session].worker = worker
+        self.given(call, record, worker, started=ready and call.pinned)
         return Lease(call.call_id, worker, call.attempt)
+
+    @rule(target=leases, data=st.data(), worker=st.sampled_from(WORKERS), ready=st.booleans())
+    def take_session(self, data: st.DataObject, worker: str, ready: bool) -> Any:
+        session = self.any_session(data)
+        if session is None:
+            return multiple()
+        record = self.run(self.store.take_session(worker, session.session_id, ready=ready))
+        call = self.model.next_of_session(session, worker)
+        assert (record.call_id if record else None) == (call.call_id if call else None)
+        if call is None or record is None:
+            return multiple()
+        session.current = call.call_id
+        self.given(call, record, worker, started=ready)
+        return Lease(call.call_id, worker, call.attempt)
+
+    def given(self, call: ModelCall, record: CallRecord, worker: str, *, started: bool) -> None:
+        self.model.unqueue(call)
+        call.move(Transition.TAKE)
+        if started:
+            call.move(Transition.START)
+        call.owner, call.attempt, call.overdue = worker, call.attempt + 1, False
+        assert (record.state, record.owner, record.attempt) == (call.state, worker, call.attempt)
 
     @rule(lease=leases)
     def start(self, lease: Lease) -> None:
@@ -227,8 +273,7 @@ class Lifecycle(RuleBasedStateMachine):
         released = self.run(self.store.release(lease.call_id, lease.owner, lease.attempt, "full"))
         assert released == (holds and call.may(Transition.RELEASE))
         if released:
-            call.overdue = False
-            self.hand_back(call)
+            self.model.hand_back(call)
 
     @rule(lease=leases, count=st.integers(0, 3))
     def emit(self, lease: Lease, count: int) -> None:
@@ -243,8 +288,13 @@ class Lifecycle(RuleBasedStateMachine):
         if holds:
             call.events += ["log"] * count
 
-    @rule(lease=leases, end=st.sampled_from(sorted(ENDINGS)), logs=st.integers(0, 2))
-    def finish(self, lease: Lease, end: State, logs: int) -> None:
+    @rule(
+        lease=leases,
+        end=st.sampled_from(sorted(ENDINGS)),
+        logs=st.integers(0, 2),
+        sandbox_died=st.booleans(),
+    )
+    def finish(self, lease: Lease, end: State, logs: int, sandbox_died: bool) -> None:
         call, holds = self.held(lease)
         told = self.run(
             self.store.finish(
@@ -254,27 +304,21 @@ class Lifecycle(RuleBasedStateMachine):
                 end,
                 SUCCESS if end is State.SUCCEEDED else FAILURE,
                 logs=[Event("log", b"{}")] * logs,
+                session_over="its sandbox died" if sandbox_died else "",
             )
         )
         allowed = holds and call.may(ENDINGS[end])
         assert told == (allowed or (holds and call.state is end))
         if allowed:
-            call.overdue = False
             call.events += ["log"] * logs
-            call.move(ENDINGS[end])
+            self.model.end(call, ENDINGS[end], with_session=sandbox_died)
 
     @rule(worker=st.sampled_from(WORKERS))
     def a_worker_leaves(self, worker: str) -> None:
         requeued, lost = self.run(self.store.leave(worker))
-        held = [c for c in self.calls.values() if c.owner == worker and c.state in HELD]
-        assert {*requeued, *lost} == {call.call_id for call in held}
-        for call in held:
-            call.overdue = False
-            if call.state is State.LEASED:
-                self.hand_back(call)
-            else:
-                call.move(Transition.LOSE)
+        assert (set(requeued), set(lost)) == self.model.leave(worker)
         self.learn_order_of_returned(set(TOKENS))
+        self.learn_order_of_moved_on(set(TOKENS))
 
     # What must hold after every step.
 
@@ -292,16 +336,35 @@ class Lifecycle(RuleBasedStateMachine):
                 order = await self.order_of(stream)
                 assert order == model
                 entries += order
-        assert sorted(entries) == sorted(self.in_state(State.QUEUED))
+        for session in self.sessions.values():
+            entries += await self.compare_session(session)
+        assert sorted(entries) == sorted(self.model.in_state(State.QUEUED))
+        opened = {key.decode() for key in await self.client.zrange(KEYS.sessions, 0, -1)}
+        assert opened == {key for key, session in self.sessions.items() if not session.ended}
         ready = {token.decode() for token in await self.client.zrange(KEYS.ready("cpu"), 0, -1)}
         assert ready == {token for token in TOKENS if self.back[token] or self.queue[token]}
         due = {call.decode() for call in await self.client.zrange(KEYS.due, 0, -1)}
         assert due == {c.call_id for c in self.calls.values() if c.state not in TERMINAL}
         for worker in WORKERS:
             held = {call.decode() for call in await self.client.hkeys(KEYS.held(worker))}
-            assert held == {c for c in self.in_state(*HELD) if self.calls[c].owner == worker}
+            assert held == {c for c in self.model.in_state(*HELD) if self.calls[c].owner == worker}
         for call in self.calls.values():
             await self.compare_call(call)
+
+    async def compare_session(self, session: ModelSession) -> list[str]:
+        """Answers the calls that are queued for its worker alone."""
+        record = await self.store.read_session(session.session_id)
+        assert record is not None
+        assert record.ended == session.ended
+        assert (record.worker, record.current) == (session.worker, session.current)
+        assert (record.served, record.waiting) == (session.served, len(session.line))
+        assert await self.order_of(KEYS.session_calls(session.session_id)) == session.line
+        score = await self.client.zscore(KEYS.sessions, session.session_id)
+        assert (score is not None and score != math.inf) == session.idle
+        assert (await self.client.ttl(KEYS.session(session.session_id)) > 0) == session.ended
+        current = self.calls.get(session.current)
+        waits = current is not None and self.model.next_of_session(session, session.worker)
+        return [*session.line, *([session.current] if current and waits is current else [])]
 
     async def compare_call(self, call: ModelCall) -> None:
         snapshot = await self.store.read(call.call_id)
@@ -323,22 +386,13 @@ class Lifecycle(RuleBasedStateMachine):
     def any_call(self, data: st.DataObject) -> ModelCall:
         return self.calls[data.draw(st.sampled_from(sorted(self.calls)), label="call")]
 
-    def in_state(self, *states: State) -> list[str]:
-        return [call.call_id for call in self.calls.values() if call.state in states]
+    def any_session(self, data: st.DataObject) -> ModelSession | None:
+        ids = sorted(self.sessions)
+        return self.sessions[data.draw(st.sampled_from(ids), label="session")] if ids else None
 
     def held(self, lease: Lease) -> tuple[ModelCall, bool]:
         call = self.calls[lease.call_id]
         return call, (call.owner, call.attempt) == (lease.owner, lease.attempt)
-
-    def unqueue(self, call: ModelCall) -> None:
-        for line in (self.back[call.token], self.queue[call.token]):
-            if call.call_id in line:
-                line.remove(call.call_id)
-
-    def hand_back(self, call: ModelCall) -> None:
-        call.move(Transition.RELEASE)
-        call.owner = ""
-        self.back[call.token].append(call.call_id)
 
     def learn_order_of_returned(self, tokens: set[str]) -> None:
         """Calls handed back in one step come in any order; which ones they are is known."""
@@ -347,13 +401,12 @@ class Lifecycle(RuleBasedStateMachine):
             assert sorted(order) == sorted(self.back[token])
             self.back[token] = order
 
-    def first_that_fits(self, token: str, offer: Offer) -> ModelCall | None:
-        for call_id in [*self.back[token][:WINDOW], *self.queue[token][:WINDOW]]:
-            call = self.calls[call_id]
-            fits = call.memory <= offer.memory_free and (offer.exposed_ok or not call.exposed)
-            if fits and not call.overdue:
-                return call
-        return None
+    def learn_order_of_moved_on(self, tokens: set[str]) -> None:
+        """As before, for sessions that go on with their next calls elsewhere."""
+        for token in tokens:
+            order = self.run(self.order_of(KEYS.calls("cpu", token)))
+            assert sorted(order) == sorted(self.queue[token])
+            self.queue[token] = order
 
     async def order_of(self, stream: str) -> list[str]:
         return [fields[b"call"].decode() for _, fields in await self.client.xrange(stream)]

@@ -7,14 +7,17 @@
 --   due                 zset    when the call expires
 --   recent:{token}      zset    ids by creation; bounded, TTL
 --   subs:{id}           set     the gateway that waits
+--   session:{id} hash, calls:session:{id} stream, sessions zset, ctl   for a call of a session
 -- ARGV 2 call, 3 token, 4 flavor, 5 idempotency key or '', 6 body hash, 7 gateway or '', 8 queue
 -- limit, 9 queue timeout ms, 10 call timeout ms, 11 idempotency TTL ms, 12 memory, 13 exposed,
--- 14 data of the accepted event, 15… fields and values.
--- Answers {1, call} created; {0, call} known; {-1, call} conflict; {-2, length} full.
+-- 14 data of the accepted event, 15 session or '', 16 how many calls may wait in it, 17… fields and
+-- values. Answers {1, call} created; {0, call} known; {-1, call} conflict; {-2, length} full;
+-- {-3, session} unknown; {-4, reason} its session has ended; {-5, length} its session is busy.
 local RECENT = 1000 -- ids
 local RECENT_TTL_MS = 86400000 -- a day
 
 local call, token, flavor, key, gateway = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[7]
+local session = ARGV[15]
 
 local function subscribe(to)
   if gateway ~= '' and redis.call('HGET', call_key(to), 'finished_ms') == '0' then
@@ -35,10 +38,21 @@ if key ~= '' then
 end
 if redis.call('EXISTS', call_key(call)) == 1 then return {1, call} end -- asked twice, answer lost
 
+if session ~= '' then
+  local s = redis.call('HMGET', session_key(session), 'state', 'token', 'reason', 'current')
+  if s[2] ~= token then return {-3, session} end -- another token's is as unknown as none
+  if s[1] ~= 'open' then return {-4, s[3]} end
+  local waiting = redis.call('XLEN', session_calls_key(session))
+  local at_once = tonumber(ARGV[9]) <= 1
+  if waiting >= tonumber(ARGV[16]) or (at_once and (waiting > 0 or s[4] ~= '')) then
+    return {-5, waiting}
+  end
+end
+
 local length = redis.call('XLEN', calls_key(flavor, token)) + redis.call('XLEN', returned_key(flavor, token))
 if length >= tonumber(ARGV[8]) then return {-2, length} end
 
-redis.call('HSET', call_key(call), unpack(ARGV, 15))
+redis.call('HSET', call_key(call), unpack(ARGV, 17))
 redis.call('HSET', call_key(call), 'state', 'queued', 'owner', '', 'attempt', '0', 'seq', '1',
   'cancel', '', 'created_ms', digits(now), 'created_us', digits(now_us), 'finished_ms', '0',
   'idem', key, 'memory', ARGV[12], 'timeout_ms', ARGV[10])
@@ -51,5 +65,5 @@ redis.call('ZADD', recent_key(token), digits(now), call)
 redis.call('ZREMRANGEBYRANK', recent_key(token), 0, -RECENT - 1)
 redis.call('PEXPIRE', recent_key(token), RECENT_TTL_MS)
 subscribe(call)
-push(call, flavor, token, ARGV[12], ARGV[13], false)
+if session ~= '' then line_up(call, session) else push(call, flavor, token, ARGV[12], ARGV[13], false) end
 return {1, call}

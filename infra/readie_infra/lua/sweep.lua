@@ -3,28 +3,38 @@
 --   due         zset   calls whose time is over: queued → expired; leased → queued, or lost after
 --                      too many leases; running → lost, or cancelled where that was asked for
 --   call:{id}   hash   the truth; ids without one are dropped
---   calls, back, ready, bell, held, ev, subs, idem as in the other steps
--- ARGV 2 how many, 3 most leases, 4 TTL ms, 5 6 7 outcomes: expired, lost, cancelled.
--- Answers {expired, lost, cancelled, requeued}.
+--   sessions    zset   sessions that were idle too long, or whose running call is given up, end
+--   calls, back, ready, bell, held, ev, subs, idem, session as in the other steps
+-- ARGV 2 how many, 3 most leases, 4 TTL ms, 5… outcomes: expired, lost, cancelled, 8 expired in a
+-- busy session, 9 in a session that ended. Answers {expired, lost, cancelled, requeued, ended sessions}.
 local expired, lost, cancelled, requeued = {}, {}, {}, {}
 for _, call in ipairs(redis.call('ZRANGEBYSCORE', DUE, '-inf', digits(now), 'LIMIT', 0, ARGV[2])) do
-  local f = redis.call('HMGET', call_key(call), 'state', 'attempt', 'cancel', 'flavor', 'token', 'entry', 'stream')
+  local f = redis.call('HMGET', call_key(call), 'state', 'attempt', 'cancel', 'flavor', 'token', 'entry',
+    'stream', 'session')
   local state = f[1]
   if state == 'queued' then
+    local busy = f[8] and f[8] ~= '' and redis.call('HGET', session_key(f[8]), 'current') ~= call
     pull(f[7], f[6], f[4], f[5])
-    conclude(call, 'expired', ARGV[5], ARGV[4])
+    conclude(call, 'expired', busy and ARGV[8] or ARGV[5], ARGV[4])
     table.insert(expired, call)
   elseif state == 'leased' and tonumber(f[2]) < tonumber(ARGV[3]) then
     requeue(call)
     table.insert(requeued, call)
   elseif state == 'running' and f[3] ~= '' then
+    end_session_of(call, 'a call was cancelled', ARGV[9], ARGV[4])
     conclude(call, 'cancelled', ARGV[7], ARGV[4])
     table.insert(cancelled, call)
   elseif state == 'leased' or state == 'running' then
+    end_session_of(call, 'a call was lost', ARGV[9], ARGV[4])
     conclude(call, 'lost', ARGV[6], ARGV[4])
     table.insert(lost, call)
   else
     redis.call('ZREM', DUE, call)
   end
 end
-return {expired, lost, cancelled, requeued}
+local idle = redis.call('ZRANGEBYSCORE', SESSIONS, '-inf', digits(now), 'LIMIT', 0, ARGV[2])
+for _, session in ipairs(idle) do
+  local idle_s = redis.call('HGET', session_key(session), 'idle_ms') / 1000
+  end_session(session, 'it was not used for ' .. idle_s .. ' s', ARGV[9], ARGV[4])
+end
+return {expired, lost, cancelled, requeued, idle}

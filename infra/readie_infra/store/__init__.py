@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from readie_infra.store.holding import Holding
 from readie_infra.store.pulses import Pulses
+from readie_infra.store.sessions import Sessions
 from readie_infra.store.steps import Steps
 from readie_infra.store.submitting import Submitting
 from readie_infra.store.sweeping import Sweeping
@@ -46,7 +47,7 @@ __all__ = [
 ]
 
 
-class CallStore(Submitting, Holding, Watching, Sweeping):
+class CallStore(Submitting, Holding, Watching, Sweeping, Sessions):
     """The store of one installation: ``client`` from `readie_infra.connecting.connect`."""
 
     def __init__(

@@ -25,6 +25,22 @@ def cancelled(reason: str = "") -> Outcome:
     return _ending(ErrorKind.CANCELLED, "readie.ExecutionCancelledError", message)
 
 
+def session_busy() -> Outcome:
+    return _ending(
+        ErrorKind.SESSION_BUSY,
+        "readie.ResourceExhaustedError",
+        "earlier calls of the session took longer than the call's queue_timeout; it did not run",
+    )
+
+
+def session_ended(reason: str) -> Outcome:
+    return _ending(
+        ErrorKind.SESSION_ENDED,
+        "readie.SessionExpiredError",
+        f"the session ended before the call's turn came, so it did not run: {reason}",
+    )
+
+
 def unreadable(detail: str) -> Outcome:
     return _ending(
         ErrorKind.INVALID_REQUEST,

@@ -7,6 +7,8 @@ from readie_infra.store.submitting import DEFAULT_RESULT_TTL_S
 from readie_infra.store.values import Health
 from readie_wire.records import WorkerRecord
 
+WORKER_GONE = "its worker is gone"  # why sessions end
+
 
 class Fleet:
     _steps: Steps
@@ -19,9 +21,17 @@ class Fleet:
         return int(await self._steps.run("beat", record.boot, milliseconds(ttl_s), *fields))
 
     async def leave(self, boot: str) -> tuple[list[str], list[str]]:
-        """Forget a worker. Answers the calls it had not started (queued again) and those lost."""
+        """Forget a worker. Answers the calls that are queued again and those that are lost.
+
+        Queued again is what it had not started, and what ran and has a rerun left.
+        """
         requeued, lost = await self._steps.run(
-            "leave", boot, outcome_text(endings.lost()), milliseconds(DEFAULT_RESULT_TTL_S)
+            "leave",
+            boot,
+            outcome_text(endings.lost()),
+            milliseconds(DEFAULT_RESULT_TTL_S),
+            WORKER_GONE,
+            outcome_text(endings.session_ended(WORKER_GONE)),
         )
         return [call.decode() for call in requeued], [call.decode() for call in lost]
 

@@ -1,11 +1,11 @@
-"""The worker's side of a call's life: take, start, release, emit, finish.
+"""The worker's side of a call's life: take, start, release, retry, emit, finish.
 
 Each step compares owner, attempt and state before it writes. A worker that was stopped and resumed,
 or whose lease lapsed, gets `False` and drops what it was doing.
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from readie_infra.errors import StoreUnavailableError
 from readie_infra.store import endings
@@ -34,8 +34,46 @@ class Holding:
         """
         if offer.draining or offer.slots < 1:
             return None
+        times = milliseconds(self._limits.lease_s), milliseconds(self._limits.lost_grace_s)
+        return await self._taken(
+            offer.worker,
+            lambda ticket: self._steps.run(
+                "take",
+                offer.worker,
+                offer.flavor,
+                offer.memory_free,
+                "1" if offer.exposed_ok else "0",
+                *times,
+                ticket,
+                milliseconds(offer.session_idle_s),
+                *offer.ready,
+            ),
+        )
+
+    async def take_session(self, worker: str, session: str, *, ready: bool) -> CallRecord | None:
+        """The next call of a session whose sandbox is this worker's; `None` when it is not its turn.
+
+        ``ready``: the sandbox waits for it, so it is ``running`` with the take. Counts as a take:
+        one at a time per worker, and what a lost answer had given comes first.
+        """
+        times = milliseconds(self._limits.lease_s), milliseconds(self._limits.lost_grace_s)
+        return await self._taken(
+            worker,
+            lambda ticket: self._steps.run(
+                "take_session", worker, session, "1" if ready else "0", *times, ticket
+            ),
+        )
+
+    async def _taken(
+        self, worker: str, step: Callable[[str], Awaitable[tuple[bytes, list[bytes]] | None]]
+    ) -> CallRecord | None:
         while True:
-            found = await self._take(offer)
+            ticket = self._open_tickets.pop(worker, None) or secrets.token_hex(8)
+            try:
+                found = await step(ticket)
+            except StoreUnavailableError:
+                self._open_tickets[worker] = ticket
+                raise
             if not found:
                 return None
             call_id, fields = found[0].decode(), pairs(found[1])
@@ -44,26 +82,7 @@ class Holding:
             except (ValueError, KeyError, TypeError) as error:
                 outcome = endings.unreadable(str(error))
                 attempt = int(fields[b"attempt"])
-                await self.finish(call_id, offer.worker, attempt, State.FAILED, outcome)
-
-    async def _take(self, offer: Offer) -> tuple[bytes, list[bytes]] | None:
-        ticket = self._open_tickets.pop(offer.worker, None) or secrets.token_hex(8)
-        try:
-            found: tuple[bytes, list[bytes]] | None = await self._steps.run(
-                "take",
-                offer.worker,
-                offer.flavor,
-                offer.memory_free,
-                "1" if offer.exposed_ok else "0",
-                milliseconds(self._limits.lease_s),
-                milliseconds(self._limits.lost_grace_s),
-                ticket,
-                *offer.ready,
-            )
-        except StoreUnavailableError:
-            self._open_tickets[offer.worker] = ticket
-            raise
-        return found
+                await self.finish(call_id, worker, attempt, State.FAILED, outcome)
 
     async def start(self, call_id: str, owner: str, attempt: int, timeout_s: float) -> bool:
         """The fence before GO. `False`: the call is no longer this worker's; do not run it."""
@@ -77,6 +96,16 @@ class Holding:
     async def release(self, call_id: str, owner: str, attempt: int, reason: str) -> bool:
         """Hand back a call that was taken but not started; it is queued first of its token."""
         return await self._step("release", call_id, owner, attempt, reason)
+
+    async def retry(
+        self, call_id: str, owner: str, attempt: int, logs: Sequence[Event] = ()
+    ) -> bool:
+        """The run came to nothing: queue the call again, first of its token, for one of its reruns.
+
+        ``logs`` are the last of this run. `False`: it has no rerun left, or somebody wants it to
+        end, or it is no longer this worker's; `finish` it then, which finds out.
+        """
+        return await self._step("retry", call_id, owner, attempt, *flattened(logs))
 
     async def emit(self, call_id: str, owner: str, attempt: int, events: Sequence[Event]) -> bool:
         """Append events and ring the gateways that wait.
@@ -97,17 +126,21 @@ class Holding:
         result_blob: str = "",
         result_ttl: float = DEFAULT_RESULT_TTL_S,
         logs: Sequence[Event] = (),
+        session_over: str = "",
     ) -> bool:
         """Store the end of a call: ``succeeded`` after start, ``failed`` or ``cancelled`` any time.
 
         ``result`` are the result's bytes (or the pickled exception's), unless ``result_blob``
         names them. ``logs`` precede the result event. From now on the call lives ``result_ttl``
-        seconds. `False`: somebody else ended it. Repeating the same end is `True`.
+        seconds. ``session_over`` is why the call's session ends with it, if it does. `False`:
+        somebody else ended it. Repeating the same end is `True`.
         """
         return await self._step(
             "finish",
             *(call_id, owner, attempt),
             *(str(state), outcome_text(outcome), result, result_blob, milliseconds(result_ttl)),
+            session_over,
+            outcome_text(endings.session_ended(session_over)) if session_over else "",
             *flattened(logs),
         )
 

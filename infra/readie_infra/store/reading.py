@@ -14,7 +14,7 @@ READ_FIELDS = (
     *("v", "state", "token", "flavor", "kind", "function", "python", "imports", "needs"),
     *("choice", "options", "exposed", "waited", "owner", "attempt", "created_ms", "taken_ms"),
     *("started_ms", "finished_ms", "cancel", "payload_blob", "outcome", "result", "result_blob"),
-    *("queue_us", "total_us"),
+    *("queue_us", "total_us", "session"),
 )
 LIST_FIELDS = tuple(name for name in READ_FIELDS if name != "result")
 

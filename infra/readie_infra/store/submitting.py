@@ -1,6 +1,12 @@
 """The gateway's side of a call's life: enqueue, cancel, list."""
 
-from readie_infra.errors import IdempotencyConflictError, QueueFullError
+from readie_infra.errors import (
+    IdempotencyConflictError,
+    QueueFullError,
+    SessionBusyError,
+    SessionEndedError,
+    SessionUnknownError,
+)
 from readie_infra.store import endings
 from readie_infra.store.reading import (
     LIST_FIELDS,
@@ -12,12 +18,13 @@ from readie_infra.store.reading import (
 from readie_infra.store.steps import Steps, milliseconds
 from readie_infra.store.values import Enqueued, Limits
 from readie_wire.lifecycle import State
-from readie_wire.records import CallRecord
+from readie_wire.records import CallRecord, reruns_allowed
 
 RETRY_AFTER_S = 1.0  # a full queue of short calls has room again by then
 DEFAULT_TIMEOUT_S = 3_600.0
 DEFAULT_RESULT_TTL_S = 3_600.0
 _CREATED, _KNOWN, _CONFLICT, _FULL = 1, 0, -1, -2
+_SESSION_UNKNOWN, _SESSION_ENDED = -3, -4
 
 
 class Submitting:
@@ -40,15 +47,17 @@ class Submitting:
         ``queue_limit`` the most queued calls of one token and flavor. Of ``record.options``,
         ``timeout``, ``memory`` (bytes) and ``result_ttl`` matter here.
 
-        Raises `IdempotencyConflictError`, `QueueFullError`, `StoreUnavailableError` (nothing is
-        stored when its reason is ``memory_full``). May be repeated with the same record.
+        Raises `IdempotencyConflictError`, `QueueFullError`, a `SessionError` for a call of a session,
+        `StoreUnavailableError` (nothing is stored when its reason is ``memory_full``). May be
+        repeated with the same record.
         """
         key, body_hash = idempotency or ("", "")
         options = record.options
         timeout = float(options.get("timeout") or DEFAULT_TIMEOUT_S)
         result_ttl = float(options.get("result_ttl") or DEFAULT_RESULT_TTL_S)
         # Outlives the call however long it is queued and runs; its end sets the final TTL.
-        key_ttl = queue_timeout + self._limits.lease_s * self._limits.max_leases + timeout
+        runs = 1 + reruns_allowed(options)
+        key_ttl = queue_timeout + runs * (self._limits.lease_s * self._limits.max_leases + timeout)
         accepted = compact({"call_id": record.call_id, "choice": record.choice.to_json()})
         fields: list[str | bytes] = []
         for name, value in record.new_fields().items():
@@ -68,14 +77,21 @@ class Submitting:
             int(options.get("memory") or 0),
             "1" if record.exposed else "0",
             accepted,
+            record.session,
+            self._limits.session_line,
             *fields,
         )
+        if code in (_CREATED, _KNOWN):
+            return Enqueued(detail.decode(), created=code == _CREATED)
         if code == _FULL:
             raise QueueFullError(queue_limit, RETRY_AFTER_S)
-        call_id = detail.decode()
         if code == _CONFLICT:
-            raise IdempotencyConflictError(key, call_id)
-        return Enqueued(call_id, created=code == _CREATED)
+            raise IdempotencyConflictError(key, detail.decode())
+        if code == _SESSION_UNKNOWN:
+            raise SessionUnknownError(record.session)
+        if code == _SESSION_ENDED:
+            raise SessionEndedError(record.session, detail.decode())
+        raise SessionBusyError(record.session, detail, RETRY_AFTER_S)
 
     async def cancel(self, call_id: str, reason: str) -> State | None:
         """End a call that has not started, or order the worker of a running one to end it.

@@ -21,10 +21,10 @@ class Sweeping(Fleet):
 
         Queued past due → ``expired``; running past due → ``lost``, or ``cancelled`` when that was
         asked for; a lapsed lease → queued again, a few times. Queued calls whose entry vanished
-        are queued again. A worker whose beat stands still is dead: it is made to `leave`. Any
+        are queued again. Sessions that were idle too long end. A worker whose beat stands still is dead: it is made to `leave`. Any
         number of gateways may sweep at once, about once a second each.
         """
-        expired, lost, cancelled, requeued = await self._steps.run(
+        expired, lost, cancelled, requeued, idle = await self._steps.run(
             "sweep",
             limit,
             self._limits.max_leases,
@@ -32,6 +32,8 @@ class Sweeping(Fleet):
             outcome_text(endings.expired()),
             outcome_text(endings.lost()),
             outcome_text(endings.cancelled()),
+            outcome_text(endings.session_busy()),
+            outcome_text(endings.session_ended("its sandbox was given up")),
         )
         self._rebuild_from, rebuilt = await self._steps.run("rebuild", self._rebuild_from, limit)
         requeued_of_dead, lost_of_dead = await self._bury()
@@ -41,6 +43,7 @@ class Sweeping(Fleet):
             cancelled=_text(cancelled),
             requeued=_text(requeued) + requeued_of_dead,
             rebuilt=_text(rebuilt),
+            sessions=_text(idle),
         )
 
     async def _bury(self) -> tuple[list[str], list[str]]:

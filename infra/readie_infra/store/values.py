@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from readie_wire.records import CallRecord
 
+DEFAULT_SESSION_IDLE_S = 300.0
+
 EventType = Literal["accepted", "log", "item", "result"]
 
 
@@ -17,6 +19,8 @@ class Limits:
     lost_grace_s: float = 30.0  # past its timeout a started call is lost: the worker had this long
     cancel_grace_s: float = 15.0  # to end a running call; then it counts as cancelled
     silence_s: float = 15.0  # without a beat (each 3 s) a worker counts as dead
+    sessions: int = 10_000  # open at a time; a leave looks at each of them
+    session_line: int = 100  # calls that may wait in one session
     max_leases: int = 5  # times a call may be taken and its lease lapse before it is lost
 
 
@@ -33,7 +37,8 @@ class Offer:
     """What a worker can run now. ``worker`` is its boot id, memory in bytes.
 
     ``ready`` are the checkpoint keys (``Choice.key``) of sandboxes that wait for a call: one of
-    those is started with the take. ``exposed_ok``: its sandboxes hold calls from anywhere.
+    those is started with the take. ``exposed_ok``: its sandboxes hold calls from anywhere. A session
+    that begins here ends after ``session_idle_s`` seconds without a call.
     """
 
     worker: str
@@ -43,6 +48,7 @@ class Offer:
     ready: Sequence[str] = ()
     exposed_ok: bool = False
     draining: bool = False
+    session_idle_s: float = DEFAULT_SESSION_IDLE_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +90,15 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Something a worker is told to do: ``{"type": "cancel", "call": id, "reason": text}``."""
+    """Something a worker is told to do.
+
+    ``cancel`` the call; take the next call of the ``session``; ``close`` the session's sandbox.
+    """
 
     type: str
     call_id: str = ""
     reason: str = ""
+    session: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +119,15 @@ class Wakeup:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What one sweep did, as call ids. ``rebuilt`` had lost their queue entry."""
+    """What one sweep did, as call ids. ``rebuilt`` had lost their queue entry; ``sessions`` are ids
+    of those that were idle too long."""
 
     expired: Sequence[str] = ()
     lost: Sequence[str] = ()
     cancelled: Sequence[str] = ()
     requeued: Sequence[str] = ()
     rebuilt: Sequence[str] = ()
+    sessions: Sequence[str] = ()
 
     @property
     def ended(self) -> list[str]:

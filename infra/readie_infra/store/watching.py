@@ -97,4 +97,9 @@ class Watching:
 
 def _order(text: bytes) -> Order:
     value: dict[str, Any] = json.loads(text)
-    return Order(value["type"], str(value.get("call", "")), str(value.get("reason", "")))
+    return Order(
+        value["type"],
+        str(value.get("call", "")),
+        str(value.get("reason", "")),
+        str(value.get("session", "")),
+    )
