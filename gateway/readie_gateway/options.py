@@ -28,6 +28,7 @@ DEFAULT_MEMORY = 1 << 30
 MIN_MEMORY = 32 * MIB  # below this an interpreter does not come up
 DEFAULT_RESULT_TTL_S = 3_600.0
 MAX_RESULT_TTL_S = 7 * 86_400.0
+MAX_RETRIES = 10  # a call that loses so many sandboxes is what kills them
 MAX_ENVIRONMENT_BYTES = 64 << 10  # names and values of `env` together; it travels with each call
 
 Size = Annotated[
@@ -51,7 +52,6 @@ _NOT_YET = {
     "session": "sessions are not supported yet; leave it out, and each call gets a fresh sandbox",
     "packages": "installing packages is not supported yet; build a generation that holds them",
     "secrets": "secrets are not supported yet; leave it out",
-    "retries": "retries are not supported yet; leave it out and call again",
     "priority": "priorities are not supported yet; leave it out",
 }
 
@@ -96,8 +96,15 @@ class CallOptions(BaseModel):
         description='Pin a checkpoint: "generation/checkpoint_3", or "checkpoint_3" of the current one.',
     )
     disable_optimized_execution: bool = Field(False, description="Always start cold.")
-    retries: int = Field(0, ge=0, description="Not supported yet.")
-    idempotent: bool = Field(False, description="The call may run twice without harm.")
+    retries: int = Field(
+        0,
+        ge=0,
+        le=MAX_RETRIES,
+        description="How often the call runs again when its sandbox or its worker is lost under it.",
+    )
+    idempotent: bool = Field(
+        False, description="The call may run twice without harm, so it runs again once if need be."
+    )
     priority: int = Field(0, description="Not supported yet.")
     flavor: Literal["cpu", "gpu"] | None = Field(None, description="Run on workers of this flavor.")
     result_ttl: Seconds = Field(

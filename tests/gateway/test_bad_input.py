@@ -133,7 +133,8 @@ async def test_a_misspelt_option_is_refused_by_name_with_the_right_one(gateway: 
         ("session", "sess-1", "not supported yet"),
         ("packages", ["numpy"], "not supported yet"),
         ("secrets", ["KEY"], "not supported yet"),
-        ("retries", 2, "not supported yet"),
+        ("retries", 11, "less than or equal to 10"),
+        ("retries", -1, "greater than or equal to 0"),
         ("priority", 5, "not supported yet"),
     ],
 )

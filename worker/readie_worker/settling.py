@@ -13,6 +13,7 @@ from readie_worker import outcomes
 from readie_worker.errors import NotStartedError
 from readie_worker.outcomes import Ending
 from readie_worker.persisting import persist
+from readie_worker.rerunning import may_run_again, notice
 
 FETCH_PATIENCE_S = 10.0  # for a payload; the lease goes on meanwhile
 
@@ -41,7 +42,12 @@ class Settler:
     async def finish(
         self, record: CallRecord, ending: Ending, result_ttl: float, logs: Sequence[Event] = ()
     ) -> None:
-        """Store the end of the call; what cannot be stored within the patience is lost, and logged."""
+        """Store the end of the call; what cannot be stored within the patience is lost, and logged.
+
+        A run that came to nothing is queued again instead, where the caller allows it.
+        """
+        if may_run_again(record, ending.outcome) and await self._queued_again(record, ending, logs):
+            return
         ending, blob = await self._with_stored_body(record, ending)
         result = b"" if blob else ending.body
         try:
@@ -65,6 +71,23 @@ class Settler:
             return
         if not ours:
             log.info("outcome not wanted", call=record.call_id, state=ending.state)
+
+    async def _queued_again(
+        self, record: CallRecord, ending: Ending, logs: Sequence[Event]
+    ) -> bool:
+        """Whether it was; else this run is its last, or the store cannot be had, and it ends."""
+        last = [*logs, notice(record, ending.outcome)]
+        try:
+            queued = await persist(
+                "queueing a call again",
+                lambda: self._store.retry(record.call_id, record.owner, record.attempt, last),
+                self._patience,
+            )
+        except StoreUnavailableError:
+            return False
+        if queued:
+            log.warning("a call runs again", call=record.call_id, reruns_left=record.reruns - 1)
+        return queued
 
     async def _with_stored_body(self, record: CallRecord, ending: Ending) -> tuple[Ending, str]:
         """Put a large body into the blob store; the ending says so when it cannot be kept."""
