@@ -41,6 +41,15 @@ def test_the_digest_is_the_same_twice_and_wherever_it_is_laid_out(tmp_path: Path
     assert first.digest == second.digest
 
 
+def test_the_name_by_which_the_interpreter_is_called_does_not_matter(tmp_path: Path) -> None:
+    python = interpreter_with(tmp_path / "python", {"mine": ""})
+    names = ["python", "python3"]
+
+    found = [build_host_rootfs(tmp_path / "root", python.with_name(name)) for name in names]
+
+    assert found[0] == found[1]
+
+
 def test_an_installed_package_changes_the_digest(tmp_path: Path) -> None:
     python = interpreter_with(tmp_path / "python", {"mine": ""})
     before = build_host_rootfs(tmp_path / "one", python)
