@@ -10,6 +10,7 @@ import pytest
 
 from support.redis_servers import RedisServer, running_server
 from support.requirements import closing_line
+from support.s3_servers import S3Server, running_s3
 
 # The same examples in every run: a property that fails in CI fails on a laptop too. Machines are
 # busy, so an example has no deadline; the test as a whole has pytest's.
@@ -75,3 +76,17 @@ def own_valkey() -> Iterator[Callable[..., RedisServer]]:
             return stack.enter_context(running_server("valkey", Path(folder), persist=persist))
 
         yield start
+
+
+@pytest.fixture(scope="session")
+def _s3_of_the_session() -> Iterator[S3Server]:
+    with tempfile.TemporaryDirectory(prefix="rd-") as folder, running_s3(Path(folder)) as server:
+        yield server
+
+
+@pytest.fixture
+def s3(_s3_of_the_session: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    """A real S3 server that lives as long as the test run; this process's settings lead to it."""
+    for name, value in _s3_of_the_session.environment.items():
+        monkeypatch.setenv(name, value)
+    return _s3_of_the_session

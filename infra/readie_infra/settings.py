@@ -26,7 +26,8 @@ class ServerSettings(BaseSettings):
         default=DEFAULT_PREFIX, description="Before every key, so that installations can share"
     )
     blob_url: str | None = Field(
-        default=None, description="Where large payloads and results go: file:///folder"
+        default=None,
+        description="Where large payloads and results go: file:///folder or s3://bucket/prefix",
     )
     log_format: Literal["console", "json"] = Field(
         default="console", description="console for people, json for machines"

@@ -170,7 +170,7 @@ async def test_a_url_opens_a_folder(tmp_path: Path) -> None:
     assert (folder / "blobs" / "call-1" / "payload").read_bytes() == b"x"
 
 
-@pytest.mark.parametrize("url", ["s3://bucket", "/plain/path", "file://other-host/x", "file:", ""])
+@pytest.mark.parametrize("url", ["s3://", "/plain/path", "file://other-host/x", "file:", ""])
 def test_a_url_of_another_kind_is_refused_in_words(url: str) -> None:
-    with pytest.raises(SettingsError, match="file:///absolute/folder"):
+    with pytest.raises(SettingsError, match="file:///"):
         open_blobs(url)

@@ -1,70 +1,19 @@
-"""Payloads and results too large for Redis: bytes under keys such as ``blobs/{call}/payload``."""
+"""Blobs as files of one folder."""
 
 import asyncio
 import os
 import secrets
 import shutil
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
-from urllib.parse import unquote, urlsplit
 
-from readie_infra.errors import (
-    BlobKeyError,
-    BlobMissingError,
-    BlobUnavailableError,
-    SettingsError,
-)
+from readie_infra.blobs.api import SWEEP_AT_ONCE, StillKnown
+from readie_infra.errors import BlobKeyError, BlobMissingError, BlobUnavailableError
 from readie_wire.keys import InvalidIdError, check_id
 
 _PARTIAL = ".partial"  # no key can begin with a dot, so none can name a half-written file
-SWEEP_AT_ONCE = 1_000  # owners looked at in one sweep
-
-# Of these owners (call ids), which still have a record?
-StillKnown = Callable[[Sequence[str]], Awaitable[Collection[str]]]
-
-
-def payload_key(call_id: str) -> str:
-    return f"blobs/{call_id}/payload"
-
-
-def result_key(call_id: str, attempt: int) -> str:
-    return f"blobs/{call_id}/{attempt}/result"
-
-
-class BlobStore(Protocol):
-    """Bytes by key. Raises `BlobKeyError` for a key that is none, `BlobUnavailableError`."""
-
-    async def put(self, key: str, data: bytes | Path) -> None:
-        """Store bytes, or a copy of a file. Whole or not at all; replaces what was there."""
-        ...
-
-    async def get(self, key: str) -> bytes:
-        """All bytes of a blob. Raises `BlobMissingError`."""
-        ...
-
-    async def delete(self, key: str) -> None:
-        """Remove a blob; one that is not there is no error."""
-        ...
-
-    async def exists(self, key: str) -> bool: ...
-
-    async def sweep(self, older_than_s: float, known: StillKnown) -> list[str]:
-        """Remove the blobs of owners whose oldest blob has that age and that are not ``known``.
-
-        The owner is the second part of a key. Bounded; answers the owners removed.
-        """
-        ...
-
-
-def open_blobs(url: str) -> BlobStore:
-    """``file:///folder`` opens a `DirectoryBlobs` there; other schemes raise `SettingsError`."""
-    parts = urlsplit(url)
-    if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path:
-        raise SettingsError(f"blob_url {url!r} is not supported: give file:///absolute/folder")
-    return DirectoryBlobs(Path(unquote(parts.path)))
 
 
 class DirectoryBlobs:

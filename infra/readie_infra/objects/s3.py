@@ -1,0 +1,192 @@
+"""S3, and servers that speak like it, by boto3. The one file that knows boto3."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import boto3
+from boto3.exceptions import Boto3Error
+from boto3.s3.transfer import TransferConfig
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from readie_infra.objects.errors import (
+    ObjectConflictError,
+    ObjectMissingError,
+    ObjectStoreUnavailableError,
+)
+from readie_infra.objects.store import (
+    CHUNK_BYTES,
+    DOCUMENT_LIMIT_BYTES,
+    Document,
+    Head,
+    Listed,
+    check_key,
+)
+
+Addressing = Literal["auto", "path", "virtual"]
+
+CONNECT_TIMEOUT_S = 5
+READ_TIMEOUT_S = 30  # between two pieces of an answer, not for the whole of it
+ATTEMPTS = 5  # botocore's own, with growing pauses: some ten seconds in all
+PART_BYTES = 32 << 20  # a larger file goes up in parts of this size: at most 10,000 are allowed
+PARTS_TOGETHER = 4
+# 409 is what AWS answers when two conditional puts meet.
+CONFLICTS = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "412", "409"})
+MISSING = frozenset({"NoSuchKey", "NotFound", "404"})
+NOT_MODIFIED = frozenset({"NotModified", "304"})
+
+
+class S3Objects:
+    """Objects of one bucket whose keys begin with ``prefix`` (empty, or ends with a slash)."""
+
+    def __init__(self, client: Any, bucket: str, prefix: str) -> None:
+        self._client = client
+        self._bucket = bucket
+        self._prefix = prefix
+        self.url = f"s3://{bucket}/{prefix}".rstrip("/")
+
+    def get(self, key: str) -> Document:
+        with _translated(key):
+            return self._read(key, self._client.get_object(**self._named(key)))
+
+    def get_changed(self, key: str, etag: str) -> Document | None:
+        with _translated(key):
+            try:
+                answer = self._client.get_object(**self._named(key), IfNoneMatch=etag)
+            except ClientError as error:
+                if _code(error) in NOT_MODIFIED:
+                    return None
+                raise
+            return self._read(key, answer)
+
+    @contextmanager
+    def stream(self, key: str, offset: int = 0) -> Iterator[Iterator[bytes]]:
+        wanted = {"Range": f"bytes={offset}-"} if offset else {}
+        with _translated(key):
+            body = self._client.get_object(**self._named(key), **wanted)["Body"]
+            try:
+                yield body.iter_chunks(CHUNK_BYTES)
+            finally:
+                body.close()
+
+    def head(self, key: str) -> Head | None:
+        try:
+            with _translated(key):
+                found = self._client.head_object(**self._named(key))
+        except ObjectMissingError:
+            return None
+        return Head(found["ContentLength"], found["LastModified"].timestamp())
+
+    def put(self, key: str, source: bytes | Path) -> None:
+        with _translated(key):
+            if isinstance(source, bytes):
+                self._client.put_object(**self._named(key), Body=source)
+                return
+            parts = TransferConfig(
+                multipart_threshold=PART_BYTES,
+                multipart_chunksize=PART_BYTES,
+                max_concurrency=PARTS_TOGETHER,
+            )
+            named = self._named(key)
+            self._client.upload_file(str(source), named["Bucket"], named["Key"], Config=parts)
+
+    def put_if_absent(self, key: str, data: bytes) -> None:
+        with _translated(key):
+            self._client.put_object(**self._named(key), Body=data, IfNoneMatch="*")
+
+    def put_if_match(self, key: str, data: bytes, etag: str) -> None:
+        try:
+            with _translated(key):
+                self._client.put_object(**self._named(key), Body=data, IfMatch=etag)
+        except ObjectMissingError as error:
+            raise ObjectConflictError(key, "it is gone by now") from error
+
+    def list(self, prefix: str) -> Iterator[Listed]:
+        pages = self._client.get_paginator("list_objects_v2")
+        with _translated(prefix):
+            for page in pages.paginate(Bucket=self._bucket, Prefix=self._prefix + prefix):
+                for found in page.get("Contents", ()):
+                    key = found["Key"].removeprefix(self._prefix)
+                    yield Listed(key, found["Size"], found["LastModified"].timestamp())
+
+    def delete(self, key: str) -> None:
+        with _translated(key):
+            self._client.delete_object(**self._named(key))
+
+    def _named(self, key: str) -> dict[str, str]:
+        return {"Bucket": self._bucket, "Key": self._prefix + check_key(key)}
+
+    def _read(self, key: str, answer: Any) -> Document:
+        with answer["Body"] as body:
+            data = body.read(DOCUMENT_LIMIT_BYTES + 1)
+        if len(data) > DOCUMENT_LIMIT_BYTES:
+            raise ObjectStoreUnavailableError(
+                key, f"over {DOCUMENT_LIMIT_BYTES} bytes, the limit of a document"
+            )
+        return Document(data, answer["ETag"])
+
+
+def make_client(
+    *,
+    endpoint_url: str | None,
+    addressing: Addressing,
+    ca_bundle: Path | None,
+    profile: str | None,
+    region: str | None,
+) -> Any:
+    """A client of boto3; what is not given comes from its environment variables and files.
+
+    ``auto`` puts the bucket's name into the path unless the endpoint is AWS's own: other servers
+    rarely have a host name for each bucket. Raises `BotoCoreError`.
+    """
+    session = boto3.Session(profile_name=profile, region_name=region)
+
+    def make(style: str) -> Any:
+        return session.client(
+            "s3",
+            endpoint_url=endpoint_url,
+            verify=str(ca_bundle) if ca_bundle else None,
+            region_name=session.region_name or "us-east-1",
+            config=Config(
+                connect_timeout=CONNECT_TIMEOUT_S,
+                read_timeout=READ_TIMEOUT_S,
+                retries={"total_max_attempts": ATTEMPTS, "mode": "standard"},
+                s3={"addressing_style": style},
+                # Servers differ in which checksums they send, and for what; ours decide anyway.
+                request_checksum_calculation="when_required",
+                response_checksum_validation="when_required",
+            ),
+        )
+
+    client = make(addressing)
+    if addressing == "auto" and not _is_aws(client.meta.endpoint_url):
+        client.close()
+        client = make("path")
+    return client
+
+
+def _is_aws(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    return host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
+
+
+def _code(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+@contextmanager
+def _translated(key: str) -> Iterator[None]:
+    try:
+        yield
+    except ClientError as error:
+        code = _code(error)
+        if code in MISSING:
+            raise ObjectMissingError(key, "there is none") from error
+        if code in CONFLICTS:
+            raise ObjectConflictError(key, "somebody else was first") from error
+        raise ObjectStoreUnavailableError(key, str(error)) from error
+    except (BotoCoreError, Boto3Error, OSError) as error:
+        raise ObjectStoreUnavailableError(key, str(error)) from error
