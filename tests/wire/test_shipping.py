@@ -33,7 +33,7 @@ def test_packages_modules_and_relative_imports_work_as_at_home() -> None:
     assert shipped.part.WHERE == "/home/me/shipped/part.py"
     assert shipped.__path__ == []
     with pytest.raises(ModuleNotFoundError):
-        import shipped.absent  # type: ignore[import-not-found]  # noqa: F401
+        import shipped.absent  # type: ignore[import-not-found]
 
 
 def test_a_namespace_is_completed_by_what_is_installed(
@@ -75,7 +75,7 @@ def test_an_error_shows_the_line_of_the_source() -> None:
 
     install(SOURCES)
     with pytest.raises(ZeroDivisionError) as caught:
-        import broken  # type: ignore[import-not-found]  # noqa: F401
+        import broken  # type: ignore[import-not-found]
     text = "".join(traceback.format_exception(caught.value))
     assert 'File "/home/me/broken.py", line 2' in text
     assert "1 / 0" in text
