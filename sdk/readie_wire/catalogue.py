@@ -14,9 +14,14 @@ from functools import cached_property
 from sys import intern
 from typing import Any
 
+from readie_wire.streaming import JsonStream
 from readie_wire.versions import CATALOGUE_VERSION
 
 FLAVORS = ("cpu", "gpu")
+
+_CHUNK = 1 << 20  # bytes decoded at a time: a large file's items have some 80 kB each
+
+_ONE = ord("1")
 
 # An id becomes a folder name and a part of Redis keys.
 _CHECKPOINT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
@@ -108,13 +113,14 @@ class ItemGraph:
     """Who needs whom. Items are numbered; a set of items is an int with one bit for each.
 
     A package needs its nearest dotted parent even where no dependency says so: Python imports
-    that first. Closures are computed when first asked for and kept.
+    that first. Closures are computed when first asked for, or all by `close_all`, and kept.
     """
 
     def __init__(self, items: Mapping[str, Item]) -> None:
         self.names: Sequence[str] = tuple(items)
         self._items = items
         self._numbers = {name: number for number, name in enumerate(self.names)}
+        self._needs: dict[int, int] = {}
         self._closures: dict[int, int] = {}
 
     def nearest(self, name: str) -> str | None:
@@ -127,13 +133,12 @@ class ItemGraph:
 
     def bits_of(self, names: Iterable[str]) -> int:
         """The set of exactly these items; names that are no items are left out."""
-        numbers = self._numbers
-        bits = 0
-        for name in names:
-            number = numbers.get(name)
+        # Thousands of names are no rarity: digits of a binary number are set faster than bits.
+        digits = bytearray(b"0") * (len(self._numbers) + 1)
+        for number in map(self._numbers.get, names):
             if number is not None:
-                bits |= 1 << number
-        return bits
+                digits[~number] = _ONE
+        return int(digits, 2)
 
     def closure_of(self, names: Iterable[str]) -> int:
         """The set of these items and everything they depend on."""
@@ -144,6 +149,23 @@ class ItemGraph:
                 bits |= self._closures.get(number) or self._close(number)
         return bits
 
+    def close_all(self) -> None:
+        """Compute every closure now, each item's behind those of what it needs."""
+        finished = on_path = 0
+        for root in range(len(self.names)):
+            path = [root]
+            while path:
+                number = path[-1]
+                on_path |= 1 << number
+                waiting = self._direct(number) & ~finished & ~on_path
+                if waiting:
+                    path.append((waiting & -waiting).bit_length() - 1)
+                    continue
+                if number not in self._closures:
+                    self._close(number)
+                finished |= 1 << number
+                path.pop()
+
     def names_in(self, bits: int) -> Iterator[str]:
         return (self.names[number] for number in numbers_in(bits))
 
@@ -152,11 +174,10 @@ class ItemGraph:
         reached = 1 << number
         open_bits = self._direct(number) & ~reached
         while open_bits:
-            lowest = open_bits & -open_bits
-            other = lowest.bit_length() - 1
+            other = open_bits.bit_length() - 1
             finished = self._closures.get(other)
             if finished is None:
-                reached |= lowest
+                reached |= 1 << other
                 open_bits |= self._direct(other)
             else:
                 reached |= finished
@@ -165,12 +186,16 @@ class ItemGraph:
         return reached
 
     def _direct(self, number: int) -> int:
+        known = self._needs.get(number)
+        if known is not None:
+            return known
         name = self.names[number]
         bits = self.bits_of(self._items[name].dependencies)
         if self._items[name].resource_type is ResourceType.PACKAGE and "." in name:
             parent = self.nearest(name.rpartition(".")[0])
             if parent is not None:
                 bits |= 1 << self._numbers[parent]
+        self._needs[number] = bits
         return bits
 
 
@@ -190,36 +215,58 @@ def canonical_distribution(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def load_catalogue(data: bytes) -> Catalogue:
-    """Read the bytes of a catalogue file. Raises `CatalogueError`."""
+def load_catalogue(data: bytes | Iterable[bytes]) -> Catalogue:
+    """Read a catalogue file: its bytes, or chunks of them. Raises `CatalogueError`.
+
+    Files of hundreds of MB exist. Given chunks, no more than one item is held undecoded.
+    """
+    chunks = _slices(data) if isinstance(data, bytes) else data
     try:
-        value = json.loads(data)
+        parts = _read_parts(JsonStream(chunks))
+    except CatalogueError:
+        raise
     except (ValueError, RecursionError) as error:
         raise CatalogueError(f"not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise CatalogueError("the file must hold one JSON object")
-    version = value.get("version")
+    version = parts.get("version")
     if type(version) is not int or version != CATALOGUE_VERSION:
         raise CatalogueError(f"version is {version!r}; this build reads {CATALOGUE_VERSION}")
-    flavor = _text(value.get("flavor"), "flavor")
+    flavor = _text(parts.get("flavor"), "flavor")
     if flavor not in FLAVORS:
         raise CatalogueError(f"flavor is {flavor!r}; choose one of {', '.join(FLAVORS)}")
-    alpha = _number(value.get("alpha"), "alpha")
+    alpha = _number(parts.get("alpha"), "alpha")
     if alpha == 0:
         raise CatalogueError("alpha must be greater than 0 seconds per MB")
-    distributions = _object(value.get("distributions"), "distributions")
+    distributions = _object(parts.get("distributions"), "distributions")
     return Catalogue(
         flavor=flavor,
         alpha=alpha,
         distributions={
             name: _text(version, f"distributions.{name}") for name, version in distributions.items()
         },
-        items={
-            intern(name): _item(item, f"items.{name}")
-            for name, item in _object(value.get("items"), "items").items()
-        },
-        checkpoints=_checkpoints(value.get("checkpoints")),
+        items=_object(parts.get("items"), "items"),
+        checkpoints=_checkpoints(parts.get("checkpoints")),
     )
+
+
+def _slices(data: bytes) -> Iterator[memoryview]:
+    view = memoryview(data)
+    return (view[start : start + _CHUNK] for start in range(0, len(view), _CHUNK))
+
+
+def _read_parts(stream: JsonStream) -> dict[str, Any]:
+    """The file's top-level values; items are checked and made as they come."""
+    if not stream.is_object():
+        raise CatalogueError("the file must hold one JSON object")
+    parts: dict[str, Any] = {}
+    for key in stream.members():
+        if key == "items" and stream.is_object():
+            parts[key] = {
+                intern(name): _item(stream.value(), f"items.{name}") for name in stream.members()
+            }
+        else:
+            parts[key] = stream.value()
+    stream.end()
+    return parts
 
 
 def dump_catalogue(catalogue: Catalogue) -> bytes:

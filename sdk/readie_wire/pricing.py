@@ -9,7 +9,8 @@ Times are added as whole nanoseconds: sums do not depend on their order, so ties
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
 
 from readie_wire.catalogue import Catalogue, ItemGraph, numbers_in
 
@@ -50,14 +51,20 @@ class Quote:
 
 
 class PricedCatalogue:
-    """A catalogue made ready for pricing. Immutable, and safe to share between threads."""
+    """A catalogue made ready for pricing. Immutable, and safe to share between threads.
+
+    Making one takes up to seconds for a catalogue of hundreds of MB, a quote then microseconds.
+    """
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
         self._graph = catalogue.graph
+        self._graph.close_all()
         self._load_ns = [load_ns(item.load_time) for item in catalogue.items.values()]
+        self._byte_sums = _byte_sums(self._load_ns)
         self._held = [self._graph.bits_of(one.items) for one in catalogue.checkpoints]
         self._size_ns = [size_ns(catalogue.alpha, one.size_mb) for one in catalogue.checkpoints]
+        self._held_anywhere = reduce(or_, self._held, 0)
         self._holders = _holders(self._held)
         self._quote = lru_cache(maxsize=_REMEMBERED)(self._price)
 
@@ -85,16 +92,13 @@ class PricedCatalogue:
 
     def _price(self, items: frozenset[str]) -> Sequence[Quote]:
         needed = self._graph.closure_of(items)
-        total_ns = 0
+        total_ns = self._sum_ns(needed)
         saved_ns = [0] * len(self._held)
-        # One pass over what is needed: most items are in no checkpoint, or in the same few.
+        # Items that the same checkpoints hold are added up first: there are few such groups.
         by_holders: dict[tuple[int, ...], int] = {}
-        for number in numbers_in(needed):
-            own_ns = self._load_ns[number]
-            total_ns += own_ns
-            holders = self._holders.get(number)
-            if holders is not None:
-                by_holders[holders] = by_holders.get(holders, 0) + own_ns
+        for number in numbers_in(needed & self._held_anywhere):
+            holders = self._holders[number]
+            by_holders[holders] = by_holders.get(holders, 0) + self._load_ns[number]
         for shared, shared_ns in by_holders.items():
             for index in shared:
                 saved_ns[index] += shared_ns
@@ -104,6 +108,11 @@ class PricedCatalogue:
             missing_ns = total_ns - saved_ns[index]
             quotes.append(self._make(checkpoint.id, self._size_ns[index], missing_ns, missing))
         return tuple(quotes)
+
+    def _sum_ns(self, bits: int) -> int:
+        """The load times of a set of items, eight items at a step."""
+        members = bits.to_bytes(len(self._byte_sums), "little")
+        return sum(map(list.__getitem__, self._byte_sums, members))
 
     def _make(self, checkpoint: str | None, size: int, missing_ns: int, missing: int) -> Quote:
         total_ns = size + missing_ns
@@ -116,6 +125,17 @@ class PricedCatalogue:
             missing,
             self._graph,
         )
+
+
+def _byte_sums(load: Sequence[int]) -> list[list[int]]:
+    """For each eight items, the sum of every subset of them, by the subset's bits."""
+    tables = []
+    for start in range(0, len(load), 8):
+        sums = [0]
+        for own_ns in load[start : start + 8]:
+            sums += [earlier + own_ns for earlier in sums]
+        tables.append(sums)
+    return tables
 
 
 def _holders(held: Sequence[int]) -> dict[int, tuple[int, ...]]:

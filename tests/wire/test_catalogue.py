@@ -222,3 +222,9 @@ def test_bits_are_listed_in_order(members: set[int]) -> None:
 def test_distribution_names_compare_as_indexes_compare_them() -> None:
     assert canonical_distribution("Scikit_Learn") == "scikit-learn"
     assert canonical_distribution("zope.interface") == "zope-interface"
+
+
+@given(catalogues(), st.integers(1, 200))
+def test_a_catalogue_may_come_in_chunks(catalogue: Catalogue, size: int) -> None:
+    data = dump_catalogue(catalogue)
+    assert load_catalogue(data[at : at + size] for at in range(0, len(data), size)) == catalogue
