@@ -1,5 +1,6 @@
 """Modules that travel as source."""
 
+import importlib
 import sys
 from collections.abc import Iterator
 
@@ -74,8 +75,32 @@ def test_an_error_shows_the_line_of_the_source() -> None:
     import traceback
 
     install(SOURCES)
-    with pytest.raises(ZeroDivisionError) as caught:
-        import broken  # type: ignore[import-not-found]
+    with pytest.raises(ZeroDivisionError) as caught:  # noqa: F401
+        import broken  # type: ignore[import-not-found]  # noqa: F401
     text = "".join(traceback.format_exception(caught.value))
     assert 'File "/home/me/broken.py", line 2' in text
     assert "1 / 0" in text
+
+
+def test_the_next_call_of_a_session_keeps_modules_whose_source_is_the_same() -> None:
+    install(SOURCES)
+    import shipped
+
+    shipped.LEFT = "here"
+    install({name: SOURCES[name] for name in ("shipped", "shipped.part")})
+    assert sys.modules["shipped"] is shipped
+    import spread.mine  # type: ignore[import-not-found]
+
+    assert spread.mine.OWN  # of the call before
+
+
+def test_a_changed_source_is_imported_anew_with_what_travels_beside_it() -> None:
+    install(SOURCES)
+    import shipped
+
+    shipped.LEFT = "here"
+    changed = {**SOURCES, "shipped.part": ("/home/me/shipped/part.py", False, b"VALUE = 2\n")}
+    install(changed)
+    again = importlib.import_module("shipped")
+    assert again.VALUE == 2
+    assert not hasattr(again, "LEFT")
