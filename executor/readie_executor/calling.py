@@ -10,6 +10,7 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType, ModuleType
 from typing import Any, Self
 
 from readie_executor.exceptions import describe
+from readie_executor.sharing import SharedGlobals
 from readie_wire.envelope import CallHeader, CallKind
 from readie_wire.framing import Message
 from readie_wire.outcome import Encoding, ErrorInfo, ErrorKind
@@ -34,7 +35,10 @@ class CallRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call as the worker delivered it. ``workdir`` replaces the private working directory."""
+    """A call as the worker delivered it. ``workdir`` replaces the private working directory.
+
+    ``shared`` is what a call of a session has in common with the others of it.
+    """
 
     call_id: str
     kind: CallKind
@@ -44,9 +48,10 @@ class Call:
     result_limit: int
     result_encoding: Encoding
     workdir: str | None
+    shared: SharedGlobals | None = None
 
     @classmethod
-    def from_message(cls, message: Message) -> Self:
+    def from_message(cls, message: Message, shared: SharedGlobals | None = None) -> Self:
         """Raises `ValueError` for a header that no worker of this protocol writes."""
         header = message.header
         kind = CallHeader.from_json(header).kind
@@ -60,6 +65,7 @@ class Call:
             result_limit=int(header.get("result_limit") or RESULT_LIMIT),
             result_encoding=Encoding(header.get("result_encoding") or default),
             workdir=header.get("workdir"),
+            shared=shared,
         )
 
 
@@ -72,12 +78,13 @@ def load_unpickler(message: Message) -> None:
 def load(call: Call) -> Thunk:
     """What runs the call. Raises `CallRefusedError`, and whatever the caller's modules raise."""
     if call.kind is CallKind.PICKLE:
-        return _from_pickle(call.body)
+        return _from_pickle(call)
     request = _request(call.body)
     args, kwargs = request.get("args") or [], request.get("kwargs") or {}
     if call.kind is CallKind.FUNCTION:
         return _thunk(_imported(str(request.get("function", ""))), args, kwargs)
-    return _from_source(str(request.get("source", "")), request.get("entrypoint"), args, kwargs)
+    entrypoint = request.get("entrypoint")
+    return _from_source(str(request.get("source", "")), entrypoint, args, kwargs, call.shared)
 
 
 def run(thunk: Thunk) -> Any:
@@ -115,11 +122,12 @@ def _is_body_of(value: Any, function: Any) -> bool:
     return wrapped is not None and getattr(wrapped, "__code__", None) is code
 
 
-def _from_pickle(body: bytes) -> Thunk:
+def _from_pickle(call: Call) -> Thunk:
     import cloudpickle  # see load_unpickler
 
+    loads = cloudpickle.loads if call.shared is None else call.shared.loads
     try:
-        parts = cloudpickle.loads(body)
+        parts = loads(call.body)
         function, args, kwargs = parts["func"], parts["args"], parts["kwargs"]
     except Exception as error:  # the pickle imports and runs the caller's code
         raise _undecodable(error) from error
@@ -174,11 +182,20 @@ def _imported(name: str) -> Any:
     return _callable(found, f"{module_name} has no function {attribute!r}", "function")
 
 
-def _from_source(source: str, entrypoint: Any, args: Any, kwargs: Any) -> Thunk:
-    """Without an entry point the text runs as a script whose value is its variable ``result``."""
-    module = ModuleType("__main__" if entrypoint is None else "source")
+def _from_source(
+    source: str, entrypoint: Any, args: Any, kwargs: Any, shared: SharedGlobals | None
+) -> Thunk:
+    """Without an entry point the text runs as a script whose value is its variable ``result``.
+
+    In a session it goes on where the last one stopped, but for that variable.
+    """
+    if shared is None:
+        module = ModuleType("__main__" if entrypoint is None else "source")
+        sys.modules[module.__name__] = module
+    else:
+        module = shared.main
+        module.__dict__.pop("result", None)
     module.__dict__["__file__"] = SOURCE_FILE
-    sys.modules[module.__name__] = module
     lines = source.splitlines(keepends=True)
     # No modification time: linecache then never looks for the file, and tracebacks show the lines.
     linecache.cache[SOURCE_FILE] = (len(source), None, lines, SOURCE_FILE)

@@ -53,6 +53,11 @@ class Surroundings:
         replace_environment({**self._base(), **given, **secrets, **own})
         os.chdir(workdir or self.work)
 
+    def go_on(self, call_id: str, given: Mapping[str, str], secrets: Mapping[str, str]) -> None:
+        """The next call of a session: the environment is as the last one left it, with these added."""
+        os.environ.update({**given, **secrets, "READIE_CALL_ID": call_id})
+        time.tzset()
+
     def _base(self) -> dict[str, str]:
         interpreters = sys.executable.rpartition("/")[0]
         return {

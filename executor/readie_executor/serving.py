@@ -1,4 +1,4 @@
-"""The executor's side of the protocol: HELLO, one call, its answer."""
+"""The executor's side of the protocol: HELLO, then one call and its answer, or a session's calls."""
 
 import os
 import sys
@@ -13,6 +13,7 @@ from readie_executor.channel import Channel
 from readie_executor.environment import Surroundings
 from readie_executor.rehearsing import rehearse
 from readie_executor.running import Answer, answer
+from readie_executor.sharing import SharedGlobals
 from readie_wire.framing import FrameType
 from readie_wire.outcome import ErrorInfo, ErrorKind
 from readie_wire.versions import PROTOCOL_VERSION
@@ -41,7 +42,7 @@ class Greeting:
 
 
 def serve(channel: Channel, surroundings: Surroundings, greeting: Greeting) -> None:
-    """Serve exactly one call; then everything said is written and the connection is closed.
+    """Serve one call; of a session, all until the worker ends it. Then the connection is closed.
 
     Nothing of the caller's is touched before STARTED is on its way: as long as the worker has not
     seen that, it may run the call elsewhere. Raises `ConnectionEndedError` before the call, and
@@ -50,7 +51,19 @@ def serve(channel: Channel, surroundings: Surroundings, greeting: Greeting) -> N
     channel.send(FrameType.HELLO, greeting.to_json())
     if greeting.checkpoint is not None and channel.quiet_for(SPARE_AFTER_S):
         rehearse(surroundings)
+    shared = SharedGlobals()
+    in_session = _serve_call(channel, surroundings, shared, first=True)
+    while in_session:
+        _serve_call(channel, surroundings, shared, first=False)
+    channel.close()
+
+
+def _serve_call(
+    channel: Channel, surroundings: Surroundings, shared: SharedGlobals, *, first: bool
+) -> bool:
+    """Serve the next call; whether it is one of a session."""
     message = channel.expect(FrameType.CALL)
+    in_session = bool(message.header.get("session"))
     # Where GO came with CALL, one packet says both, and wakes the worker once.
     unsaid = [FrameType.READY, FrameType.STARTED]
     if channel.next_type is not FrameType.GO:
@@ -59,17 +72,23 @@ def serve(channel: Channel, surroundings: Surroundings, greeting: Greeting) -> N
     channel.expect(FrameType.GO)
     channel.announce(*unsaid)
     try:
-        call = Call.from_message(message)
-        surroundings.enter_call(call.call_id, call.environment, call.secrets, call.workdir)
+        call = Call.from_message(message, shared if in_session else None)
+        if first:
+            surroundings.enter_call(call.call_id, call.environment, call.secrets, call.workdir)
+        else:
+            surroundings.go_on(call.call_id, call.environment, call.secrets)
     except (ValueError, TypeError, OSError) as error:
         given = _refusal(error)
     else:
         del message  # its body lives in the call alone from here on
-        give_own_main_module()
+        if first:
+            give_own_main_module()
         given = answer(call)
     output.flush()
+    if in_session:  # else it is done behind the answer
+        output.flush_c_library()
     channel.send(given.type, given.header, given.body)
-    channel.close()
+    return in_session
 
 
 def give_own_main_module() -> None:

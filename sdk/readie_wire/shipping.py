@@ -51,12 +51,19 @@ class ShippedModules(MetaPathFinder, InspectLoader):
 
 
 def install(sources: Sources) -> ShippedModules:
-    """Make ``sources`` importable. Modules of these names that are loaded already are let go."""
-    finder = ShippedModules(sources)
+    """Make ``sources`` importable, beside those of earlier calls of a session.
+
+    Modules of these names that are loaded already are let go, unless they came from equal sources.
+    """
+    before = next((other for other in sys.meta_path if isinstance(other, ShippedModules)), None)
+    known = dict(before.sources) if before is not None else {}
+    finder = ShippedModules({**known, **sources})
     sys.meta_path[:] = [
         finder,
         *(other for other in sys.meta_path if not isinstance(other, ShippedModules)),
     ]
+    if all(known.get(name) == source for name, source in sources.items()):
+        return finder
     own = {name for name, (_, _, source) in sources.items() if source is not None}
     for name in list(sys.modules):
         if name in own or any(name.startswith(f"{parent}.") for parent in own):
