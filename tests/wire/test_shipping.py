@@ -75,7 +75,7 @@ def test_an_error_shows_the_line_of_the_source() -> None:
     import traceback
 
     install(SOURCES)
-    with pytest.raises(ZeroDivisionError) as caught:  # noqa: F401
+    with pytest.raises(ZeroDivisionError) as caught:
         import broken  # type: ignore[import-not-found]  # noqa: F401
     text = "".join(traceback.format_exception(caught.value))
     assert 'File "/home/me/broken.py", line 2' in text
