@@ -18,7 +18,7 @@ from readie_wire.outcome import ErrorKind
 from readie_worker.persisting import persist
 from readie_worker.sandbox.fork import ForkRuntime
 from readie_worker.service import Worker
-from support.calling import SURELY, Caller, text_of
+from support.calling import SURELY, Caller, text_of, until
 from support.redis_servers import RedisServer
 
 StartWorker = Callable[..., AbstractAsyncContextManager[Worker]]
@@ -140,3 +140,36 @@ async def test_a_step_that_works_again_gives_its_answer() -> None:
         return str(answer)
 
     assert await persist("a step", step, patience=SURELY) == "yes"
+
+
+async def test_a_worker_that_is_not_heard_ends_what_may_run_elsewhere_and_nothing_else(
+    worker: Worker, caller: Caller, server: RedisServer, tmp_path: Path
+) -> None:
+    def wait_for(gate: Path, runs: Path) -> int:
+        import time
+
+        with runs.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        while not gate.exists():
+            time.sleep(0.01)
+        return len(runs.read_text().split())
+
+    def pids(runs: Path) -> list[int]:
+        return [int(pid) for pid in runs.read_text().split()] if runs.exists() else []
+
+    def first_lives(runs: Path) -> bool:
+        return Path(f"/proc/{pids(runs)[0]}").exists()
+
+    gate, plain, repeatable = tmp_path / "gate", tmp_path / "plain", tmp_path / "repeatable"
+    calls = [
+        await caller.spawn(wait_for, gate, plain),
+        await caller.spawn(wait_for, gate, repeatable, retries=1),
+    ]
+    await until(lambda: pids(plain) and pids(repeatable))
+    server.kill()
+    await until(lambda: not first_lives(repeatable))
+    assert first_lives(plain)
+    server.start()
+    await until(lambda: len(pids(repeatable)) == 2)
+    gate.touch()
+    assert [(await caller.end_of(call)).value for call in calls] == [1, 2]

@@ -7,6 +7,7 @@ thread, its own event loop and its own connection; it only reads a record that t
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 
 import structlog
@@ -16,6 +17,7 @@ from readie_infra.store import CallStore
 from readie_wire.records import WorkerRecord
 
 LIVES = 5  # beats that may be missed before the record expires: lease 15 s at a beat of 3 s
+CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # macOS: the latter does the same
 TICKS = 3  # to the supervisor for each beat to the fleet: a pipe costs nothing, and cannot be away
 
 
@@ -28,6 +30,11 @@ def silence(every: float) -> float:
 
 
 log = structlog.stdlib.get_logger(__name__)
+
+
+def clock() -> float:
+    """Seconds that also pass while the machine sleeps, as they do for everybody else."""
+    return time.clock_gettime(CLOCK)
 
 
 class Beater:
@@ -56,10 +63,16 @@ class Beater:
         self._news = asyncio.Event()
         self._stopping = False
         self._missed = False
+        self._heard_at = clock()
         self._thread = threading.Thread(target=self._main, name="beat", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
+
+    @property
+    def unheard(self) -> float:
+        """Seconds since a beat reached the fleet, which after a lease takes this worker for dead."""
+        return clock() - self._heard_at
 
     def nudge(self) -> None:
         """Beat now: what can be restored here has changed."""
@@ -110,6 +123,7 @@ class Beater:
             await asyncio.sleep(self._every / TICKS)
 
     async def _once(self, store: CallStore) -> None:
+        began = clock()
         try:
             await store.beat(self._describe(), LIVES * self._every)
         except StoreUnavailableError as error:
@@ -117,7 +131,7 @@ class Beater:
                 log.warning("beats are missed", reason=str(error))
             self._missed = True
         else:
-            self._missed = False
+            self._missed, self._heard_at = False, began
 
     async def _leave(self, store: CallStore) -> None:
         try:

@@ -20,6 +20,7 @@ class StopKind(StrEnum):
     TIMEOUT = "timeout"
     CANCELLED = "cancelled"
     SHUTDOWN = "shutdown"
+    UNHEARD = "unheard"  # its beats do not arrive: somebody else may run the call
 
 
 @dataclass(frozen=True, slots=True)

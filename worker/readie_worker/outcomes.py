@@ -80,6 +80,9 @@ def of_stop(stop: Stop, receipt: Receipt, *, timeout: float) -> Ending:
         message = f"the call was cancelled{f': {stop.reason}' if stop.reason else ''}"
         ending = _failed(ErrorKind.CANCELLED, "ExecutionCancelledError", message, receipt, {})
         return replace(ending, state=State.CANCELLED)
+    if stop.kind is StopKind.UNHEARD:
+        message = f"the worker ended the call, which may run elsewhere by now: {stop.reason}"
+        return _failed(ErrorKind.WORKER_LOST, "WorkerLostError", message, receipt, {})
     message = (
         f"the worker was stopped while the function ran{f': {stop.reason}' if stop.reason else ''}"
     )

@@ -92,6 +92,13 @@ class Runner:
         for call in self._calls.values():
             call.stop(StopKind.SHUTDOWN, reason)
 
+    def stop_repeatable(self, reason: str) -> None:
+        """End what may run again: by now somebody else may have it."""
+        for call in self._calls.values():
+            if call.record.reruns > 0 and call.stopped is None:
+                log.warning("a repeatable call is ended", call=call.record.call_id, reason=reason)
+                call.stop(StopKind.UNHEARD, reason)
+
     async def run(self, record: CallRecord, claimed: LiveSandbox | None = None) -> None:
         """Run a call that was just taken. ``claimed`` is the ready sandbox it was promised."""
         try:

@@ -15,7 +15,7 @@ from readie_infra.store import CallStore
 from readie_wire.records import WorkerRecord
 from readie_wire.versions import PROTOCOL_VERSION
 from readie_worker.background import Background
-from readie_worker.beating import Beater
+from readie_worker.beating import TICKS, Beater, silence
 from readie_worker.capacity import Capacity
 from readie_worker.consumer import Consumer
 from readie_worker.generations import Machine
@@ -182,6 +182,7 @@ class Worker:
             asyncio.create_task(stop.wait(), name="waiting for the end"),
             asyncio.create_task(self._consumer.run(), name="taking calls"),
             asyncio.create_task(self._holdings.watch(), name="watching generations"),
+            asyncio.create_task(self._watch_lease(beater), name="watching the lease"),
         }
         try:
             # A part that fails ends the worker: half a worker is worse than none.
@@ -197,6 +198,17 @@ class Worker:
             for part in parts:
                 part.cancel()
             await asyncio.gather(*parts, return_exceptions=True)
+
+    async def _watch_lease(self, beater: Beater) -> None:
+        """A worker that is not heard is given up after a lease, and its repeatable calls run anew.
+
+        So it ends them before that. Others go on: their outcome may still be wanted.
+        """
+        limit = silence(self._plan.beat)
+        while True:
+            await asyncio.sleep(self._plan.beat / TICKS)
+            if (unheard := beater.unheard) > limit:
+                self._runner.stop_repeatable(f"it was not heard for {unheard:.0f} s")
 
     def _follow(self, beater: Beater) -> None:
         self._pool.follow_holdings()
