@@ -7,6 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from readie_worker.sandbox.selftest import try_runsc
 from support.gvisor_kit import GVisorKit
 from support.sandbox_kits import Bench, new_spec, open_bench
 
@@ -50,18 +51,19 @@ def traces(owner: str) -> list[str]:
     tables = subprocess.run(
         ["nft", "list", "tables"], capture_output=True, text=True, check=True
     ).stdout
-    processes = [
-        path.parent.name
-        for path in Path("/proc").glob("[0-9]*/cmdline")
-        if f"gvisor-{owner}".encode() in _bytes_of(path)
-    ]
     return [
         *groups,
         *namespaces,
         *mounts,
-        *processes,
+        *processes_with(f"gvisor-{owner}".encode()),
         *(line for line in tables.splitlines() if owner in line),
     ]
+
+
+def processes_with(word: bytes) -> list[str]:
+    """Pids of processes that have it in their command line."""
+    found = Path("/proc").glob("[0-9]*/cmdline")
+    return [path.parent.name for path in found if word in _bytes_of(path)]
 
 
 def _bytes_of(path: Path) -> bytes:
@@ -117,3 +119,38 @@ async def test_sandboxes_created_ahead_serve_cold_starts_and_restores(
 
     replies = await asyncio.gather(*(one.driver.call(pow, 2, n) for n, one in enumerate(runnings)))
     assert [reply.value for reply in replies] == [1, 2, 4, 8]
+
+
+async def test_a_start_given_up_half_way_leaves_no_process(
+    open_gvisor: OpenGVisor, short_path: Path
+) -> None:
+    bench = await open_gvisor()
+    [folder] = (short_path / "run").glob("gvisor-*")
+    owner = folder.name.removeprefix("gvisor-")
+    await (await bench.sandbox()).destroy()
+    before = traces(owner)
+
+    for patience in (0.01, 0.05, 0.1, 0.2):
+        starting = asyncio.create_task(bench.runtime.cold(new_spec()))
+        await asyncio.sleep(patience)
+        starting.cancel()
+        await asyncio.wait([starting])
+        if not starting.cancelled():
+            await starting.result().destroy()
+
+    assert traces(owner) == before
+
+
+async def test_a_binary_that_cannot_end_what_it_started_leaves_no_process(
+    runsc: Path, short_path: Path
+) -> None:
+    keeping = short_path / "runsc"
+    keeping.write_text(
+        f'#!/bin/sh\ncase " $* " in *" delete "*|*" restore "*) exit 1;; esac\nexec {runsc} "$@"\n'
+    )
+    keeping.chmod(0o755)
+
+    verdict = await try_runsc(keeping, rounds=1)
+
+    assert not verdict.ok
+    assert processes_with(b"rd-try-") == []

@@ -18,9 +18,14 @@ Network = Literal["sandbox", "none", "host"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a sandbox may use. Memory in bytes; ``cpus`` may be a fraction, 0 means no limit."""
+    """What a sandbox may use. Memory in bytes; ``cpus`` may be a fraction, 0 means no limit.
+
+    ``max_memory`` is how far somebody who watches it lets its memory grow, where that was said: a
+    runtime whose limit refuses an allocation at once, before anybody can raise it, allows so much.
+    """
 
     memory: int
+    max_memory: int = 0
     cpus: float = 0.0
     pids: int = 512
     open_files: int = 4096
@@ -125,6 +130,9 @@ class Sandbox(Protocol):
 
     async def kill(self) -> None:
         """End every process of the sandbox at once. Harmless when it is already dead."""
+
+    async def memory_in_use(self) -> int | None:
+        """Bytes that count against its limit now, where the runtime can tell; `None` after the end."""
 
     async def peak_memory(self) -> int | None:
         """Bytes used at most so far, where the runtime can tell; harmless after the end."""

@@ -136,6 +136,9 @@ class FakeSandbox:
         await asyncio.wait([self._task])
         self._end(SandboxExit(signal=signal.SIGKILL))
 
+    async def memory_in_use(self) -> int | None:
+        return None
+
     async def peak_memory(self) -> int | None:
         return None
 

@@ -31,8 +31,7 @@ def apply(pid: int, limits: Limits, mapped: int, *, own_user: bool) -> None:
     """
     if sys.platform != "linux":
         return
-    memory = limits.memory + mapped + ALLOWANCE_BYTES if limits.memory else resource.RLIM_INFINITY
-    _set_soft(pid, resource.RLIMIT_DATA, memory)
+    _set_soft(pid, resource.RLIMIT_DATA, _data_limit(limits, mapped))
     _set_soft(pid, resource.RLIMIT_NOFILE, limits.open_files)
     if own_user:
         _set_soft(pid, resource.RLIMIT_NPROC, limits.pids)
@@ -41,12 +40,36 @@ def apply(pid: int, limits: Limits, mapped: int, *, own_user: bool) -> None:
         _write(f"/proc/{pid}/oom_score_adj", OOM_SCORE)
 
 
+def raise_memory(pid: int, limits: Limits, mapped: int) -> None:
+    """Let the process and all that it has started use so much; those that end meanwhile do not."""
+    for one in (pid, *_descendants(pid)):
+        with contextlib.suppress(ProcessLookupError):
+            _set_soft(one, resource.RLIMIT_DATA, _data_limit(limits, mapped))
+
+
+def _data_limit(limits: Limits, mapped: int) -> int:
+    memory = max(limits.memory, limits.max_memory)
+    return memory + mapped + ALLOWANCE_BYTES if memory else resource.RLIM_INFINITY
+
+
 def _set_soft(pid: int, which: int, value: int) -> None:
     if sys.platform == "linux":
         _, hard = resource.prlimit(pid, which)
         if hard != resource.RLIM_INFINITY:
             value = hard if value == resource.RLIM_INFINITY else min(value, hard)
         resource.prlimit(pid, which, (value, hard))
+
+
+def memory_in_use(pid: int, mapped: int) -> int | None:
+    """Bytes that count against the limit: mapped by the process itself, used by its descendants.
+
+    These share pages with it after a fork, so each is counted with its portion of them.
+    """
+    own = _status(pid, "VmData")
+    if own is None:
+        return None
+    shares = (_field(f"/proc/{one}/smaps_rollup", "Pss_Anon") or 0 for one in _descendants(pid))
+    return max(0, own - mapped - ALLOWANCE_BYTES) + sum(shares)
 
 
 def mapped_memory(pid: int) -> int:
@@ -95,9 +118,31 @@ def _write(path: str, data: bytes) -> None:
         os.close(descriptor)
 
 
+def _descendants(pid: int) -> list[int]:
+    found: list[int] = []
+    to_visit = [pid]
+    while to_visit:
+        try:
+            tasks = list(Path(f"/proc/{to_visit.pop()}/task").iterdir())
+            children = [int(word) for task in tasks for word in _words(task / "children")]
+        except OSError:  # it is gone
+            continue
+        found += children
+        to_visit += children
+    return found
+
+
+def _words(path: Path) -> list[bytes]:
+    return path.read_bytes().split()
+
+
 def _status(pid: int, name: str) -> int | None:
+    return _field(f"/proc/{pid}/status", name)
+
+
+def _field(file: str, name: str) -> int | None:
     try:
-        status = Path(f"/proc/{pid}/status").read_bytes()
+        status = Path(file).read_bytes()
     except OSError:
         return None
     _, _, rest = status.partition(f"\n{name}:".encode())

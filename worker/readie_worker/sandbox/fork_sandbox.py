@@ -84,6 +84,7 @@ class ForkSandbox:
         self._holding = holding
         self._checkpoint = checkpoint
         self._exit: asyncio.Future[SandboxExit] = started.exit
+        self._memory = 0  # the limit, once there is one
 
     @property
     def id(self) -> str:
@@ -123,7 +124,11 @@ class ForkSandbox:
         gone = SandboxGoneError(f"sandbox {self.id} has ended")
         if self._exit.done():
             raise gone
+        grows = 0 < self._memory < limits.memory
+        self._memory = limits.memory
         try:
+            if grows:
+                fork_limits.raise_memory(self.pid, limits, self._holding.mapped)
             fork_limits.apply(
                 self.pid, limits, self._holding.mapped, own_user=self._holding.own_user
             )
@@ -139,6 +144,11 @@ class ForkSandbox:
 
     async def kill(self) -> None:
         self._zygote.kill(self._started)
+
+    async def memory_in_use(self) -> int | None:
+        if self._exit.done():
+            return None
+        return fork_limits.memory_in_use(self.pid, self._holding.mapped)
 
     async def peak_memory(self) -> int | None:
         if self._exit.done():

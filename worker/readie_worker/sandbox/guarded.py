@@ -89,6 +89,14 @@ class GuardedSandbox:
             self._failure = "it was killed"
         await self._harmlessly("kill", self._inner.kill())
 
+    async def memory_in_use(self) -> int | None:
+        try:
+            async with asyncio.timeout(self._deadline):
+                return await self._inner.memory_in_use()
+        except Exception as error:  # noqa: BLE001 - a guard is for the errors nobody foresaw
+            logger.warning("sandbox %s: no memory in use: %r", self.id, error)
+            return None
+
     async def peak_memory(self) -> int | None:
         try:
             async with asyncio.timeout(self._deadline):

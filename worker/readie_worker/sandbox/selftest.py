@@ -7,6 +7,7 @@ a runtime and `readie doctor` use.
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -144,7 +145,10 @@ class _Trial:
         return rundir, Container(name, rundir.bundle, "none"), Pipes()
 
     async def _clean(self, rundir: RunDir, container: Container, pipes: Pipes) -> None:
-        await self._runsc.delete(container)
+        # The binary under test may not even manage to end what it started.
+        self._children.kill(container.bundle)
+        with contextlib.suppress(SandboxError):
+            await self._runsc.delete(container)
         self._children.bury()
         pipes.close()
         rundir.remove()

@@ -7,6 +7,8 @@ limits can change at any time and both versions are handled alike. Groups lie un
 
 import contextlib
 import errno
+import os
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,6 +67,19 @@ class Group:
                 return int(number)
         return 0
 
+    def memory_in_use(self) -> int | None:
+        """Bytes without what the kernel gives up by itself before it ends anybody: cached files."""
+        folder, version_2 = self.folders["memory"], self.version == 2
+        text = _read(folder / ("memory.current" if version_2 else "memory.usage_in_bytes"))
+        if not text.strip().isdigit():
+            return None
+        cached, prefix = 0, "" if version_2 else "total_"
+        for line in _read(folder / "memory.stat").splitlines():
+            name, _, number = line.partition(" ")
+            if name in (f"{prefix}inactive_file", f"{prefix}active_file"):
+                cached += int(number)
+        return max(0, int(text) - cached)
+
     def peak_memory(self) -> int | None:
         """Bytes at most so far; `None` where the kernel does not keep it (v2 before 5.19)."""
         name = "memory.peak" if self.version == 2 else "memory.max_usage_in_bytes"
@@ -73,6 +88,12 @@ class Group:
 
     def pids(self) -> list[int]:
         return [int(pid) for pid in _read(self.folders["pids"] / "cgroup.procs").split()]
+
+    def kill(self) -> None:
+        """End the processes that are in it now."""
+        for pid in self.pids():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def remove(self) -> None:
         """Forget the group; one with processes in it, or that is gone, stays as it is."""

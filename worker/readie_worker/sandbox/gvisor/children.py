@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import ctypes
 import os
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,18 +48,19 @@ class Children:
 
     def of(self, bundle: Path) -> Processes:
         """The processes of the sandbox that `runsc create` has just made of `bundle`."""
-        option = f"--bundle={bundle}".encode()
-        found: dict[bytes, int] = {}
-        for pid in _children():
-            words = _read(f"/proc/{pid}/cmdline").split(b"\0")
-            if option in words:
-                found[words[0]] = pid
+        found = _with_bundle(bundle)
         try:
             processes = Processes(found[b"runsc-sandbox"], found[b"runsc-gofer"])
         except KeyError as error:
             raise RunscError(f"runsc create left no {error} process for {bundle.name}") from error
         self._awaited.update(processes.all)
         return processes
+
+    def kill(self, bundle: Path) -> None:
+        """End whatever there is of that sandbox, also one that was never completely made."""
+        for pid in _with_bundle(bundle).values():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     async def ended(self, pid: int) -> int:
         """Until the process has ended; its wait status, for `os.waitstatus_to_exitcode`."""
@@ -82,6 +84,17 @@ class Children:
             if pid not in self._awaited and dead and _COMMAND_NAME in stat:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
+
+
+def _with_bundle(bundle: Path) -> dict[bytes, int]:
+    """Our children that serve this bundle, by the name they go by."""
+    option = f"--bundle={bundle}".encode()
+    found: dict[bytes, int] = {}
+    for pid in _children():
+        words = _read(f"/proc/{pid}/cmdline").split(b"\0")
+        if option in words:
+            found[words[0]] = pid
+    return found
 
 
 def _children() -> list[int]:

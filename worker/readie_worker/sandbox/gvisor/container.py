@@ -73,11 +73,9 @@ class CreatedContainer:
         self._watch = asyncio.create_task(self._until_end(self._processes))
 
     def kill(self) -> None:
-        """End all its processes at once: those that serve the program die with the kernel."""
-        if self._processes is not None and not self.exit.done():
-            for pid in self._processes.all:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        """End all its processes at once, its kernel first, so that its end is that of a kill."""
+        self._children.kill(self.parts.container.bundle)
+        self.parts.group.kill()
 
     def peak_memory(self) -> int | None:
         """Bytes at most so far; remembered when the container is gone."""

@@ -1,10 +1,7 @@
 """Removes what a worker that was killed has left: its sandboxes, groups, networks and folders."""
 
 import asyncio
-import contextlib
-import os
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -49,10 +46,9 @@ async def _remove(folder: Path) -> None:
 
 async def _kill(groups: Sequence[Group]) -> None:
     deadline = time.monotonic() + END_DEADLINE_S
-    while pids := [pid for group in groups for pid in group.pids()]:
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+    while any(group.pids() for group in groups):
+        for group in groups:
+            group.kill()
         if time.monotonic() > deadline:
             return
         await asyncio.sleep(POLL_S)

@@ -59,6 +59,9 @@ class GVisorSandbox:
     async def kill(self) -> None:
         self._container.kill()
 
+    async def memory_in_use(self) -> int | None:
+        return self._container.parts.group.memory_in_use() if self._container.alive else None
+
     async def peak_memory(self) -> int | None:
         return self._container.peak_memory()
 
