@@ -49,6 +49,28 @@ def test_version_2_tells_kills_and_the_peak(tmp_path: Path) -> None:
     assert (group.out_of_memory_kills(), group.peak_memory()) == (2, 123456)
 
 
+@pytest.mark.parametrize(
+    ("table", "usage", "prefix"),
+    [
+        (["c {} cgroup2 rw"], "memory.current", ""),
+        (["c {} cgroup rw,memory,cpu,pids"], "memory.usage_in_bytes", "total_"),
+    ],
+)
+def test_memory_in_use_is_without_the_cache_of_files(
+    tmp_path: Path, table: list[str], usage: str, prefix: str
+) -> None:
+    top = tmp_path / "cgroup"
+    top.mkdir()
+    group = open_cgroups("abc", mounts(tmp_path, *(line.format(top) for line in table))).make("one")
+    folder = top / "readie" / "abc" / "one"
+    assert group.memory_in_use() is None
+    (folder / usage).write_text("1000\n")
+    (folder / "memory.stat").write_text(
+        f"{prefix}rss 500\n{prefix}inactive_file 100\n{prefix}active_file 20\nshmem 300\n"
+    )
+    assert group.memory_in_use() == 880
+
+
 def test_no_cpu_limit_is_said_in_the_words_of_each_version(tmp_path: Path) -> None:
     unlimited = Limits(memory=1 << 20)
     for name in ("two", "memory", "cpu", "pids"):

@@ -47,6 +47,10 @@ class Unruly:
     async def kill(self) -> None:
         await self._do("kill")
 
+    async def memory_in_use(self) -> int | None:
+        await self._do("memory_in_use")
+        return 1
+
     async def peak_memory(self) -> int | None:
         await self._do("peak_memory")
         return 1

@@ -12,6 +12,7 @@ from readie_worker import outcomes
 from readie_worker.errors import Stop, StopKind
 from readie_worker.sandbox.api import SandboxExit
 
+MEMORY = 1 << 30
 RECEIPT = Receipt("call-1", start_ms=2.0, attempt=1, worker_id="worker-1")
 
 
@@ -23,7 +24,8 @@ def test_a_result_keeps_its_body_and_what_the_executor_measured() -> None:
         "imports_missed": ["numpy"],
         "peak_memory": 5_000_000,
     }
-    ending = outcomes.of_message(Message(FrameType.RESULT, header, b"value"), RECEIPT)
+    message = Message(FrameType.RESULT, header, b"value")
+    ending = outcomes.of_message(message, RECEIPT, memory=MEMORY)
     assert (ending.state, ending.body) == (State.SUCCEEDED, b"value")
     outcome = ending.outcome
     assert (outcome.ok, outcome.encoding, outcome.size) == (True, Encoding.PICKLE, 5)
@@ -35,9 +37,20 @@ def test_a_result_keeps_its_body_and_what_the_executor_measured() -> None:
 def test_an_error_keeps_its_kind_and_its_pickled_exception() -> None:
     error = ErrorInfo(ErrorKind.EXIT, "SystemExit", "3", details={"exit_code": 3})
     header = {"error": error.to_json(), "encoding": "none"}
-    ending = outcomes.of_message(Message(FrameType.ERROR, header), RECEIPT)
+    ending = outcomes.of_message(Message(FrameType.ERROR, header), RECEIPT, memory=MEMORY)
     assert ending.state is State.FAILED
     assert ending.outcome.error == error
+
+
+def test_a_refused_allocation_is_told_with_the_limit_of_the_call() -> None:
+    seen = ErrorInfo(ErrorKind.OUT_OF_MEMORY, "MemoryError", "", "trace", details={"limit": 7})
+    header = {"error": seen.to_json(), "peak_memory": 5_000_000}
+    message = Message(FrameType.ERROR, header)
+    error = outcomes.of_message(message, RECEIPT, memory=MEMORY).outcome.error
+    assert error is not None
+    assert (error.kind, error.type) == (ErrorKind.OUT_OF_MEMORY, "readie.OutOfMemoryError")
+    assert error.details == {"limit": MEMORY, "peak": 5_000_000}
+    assert error.traceback == "trace"
 
 
 JSON = st.recursive(
@@ -58,7 +71,7 @@ JSON = st.recursive(
 def test_whatever_a_sandbox_claims_becomes_an_outcome_that_can_be_read_back(
     kind: FrameType, header: dict[str, Any]
 ) -> None:
-    outcome = outcomes.of_message(Message(kind, header), RECEIPT).outcome
+    outcome = outcomes.of_message(Message(kind, header), RECEIPT, memory=MEMORY).outcome
     assert Outcome.from_json(outcome.to_json()).ok is (kind is FrameType.RESULT)
     assert outcome.receipt.call_id == "call-1"
 

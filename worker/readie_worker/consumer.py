@@ -9,7 +9,7 @@ from readie_infra.errors import StoreUnavailableError
 from readie_infra.store import CallStore, Cursor, Offer, Order
 from readie_wire.lifecycle import State
 from readie_wire.records import CallRecord
-from readie_worker.capacity import Capacity
+from readie_worker.capacity import Capacity, Grant
 from readie_worker.options import memory_of
 from readie_worker.persisting import FIRST_PAUSE_S, LONGEST_PAUSE_S, jittered
 from readie_worker.pool import Pool
@@ -116,17 +116,18 @@ class Consumer:
         """Nothing is awaited between the take's answer and the claim: the promise holds."""
         key = record.choice.key
         claimed = self._pool.claim(key) if key and record.state is State.RUNNING else None
-        memory = memory_of(record)
-        self._capacity.hold(memory)
-        run = asyncio.create_task(self._serve(record, claimed, memory), name=record.call_id)
+        self._capacity.occupy()
+        grant = self._capacity.reserve(memory_of(record))
+        run = asyncio.create_task(self._serve(record, claimed, grant), name=record.call_id)
         self._runs.add(run)
         run.add_done_callback(self._runs.discard)
 
-    async def _serve(self, record: CallRecord, claimed: LiveSandbox | None, memory: int) -> None:
+    async def _serve(self, record: CallRecord, claimed: LiveSandbox | None, grant: Grant) -> None:
         try:
-            await self._runner.run(record, claimed)
+            await self._runner.run(record, claimed, grant)
         finally:
-            self._capacity.release(memory)
+            self._capacity.vacate()
+            self._capacity.free(grant)
         self._pool.refill()
         if self._may_be_unfit:
             self._may_be_unfit, self._owed = False, ALL

@@ -20,6 +20,7 @@ class StopKind(StrEnum):
     TIMEOUT = "timeout"
     CANCELLED = "cancelled"
     SHUTDOWN = "shutdown"
+    MEMORY = "memory"  # it uses more than it may have
     UNHEARD = "unheard"  # its beats do not arrive: somebody else may run the call
 
 

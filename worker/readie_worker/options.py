@@ -20,6 +20,7 @@ class CallOptions:
 
     timeout: float
     memory: int
+    max_memory: int  # 0: as far as the worker's own goes
     cpus: float
     network: Network | None
     environment: Mapping[str, str]
@@ -35,6 +36,7 @@ class CallOptions:
             return cls(
                 timeout=float(given.get("timeout") or _DEFAULT_TIMEOUT_S),
                 memory=memory_of(record),
+                max_memory=int(given.get("max_memory") or 0),
                 cpus=float(given.get("cpu") or 0.0),
                 network=_network(given.get("network")),
                 environment={str(k): str(v) for k, v in (given.get("env") or {}).items()},
@@ -53,7 +55,8 @@ class CallOptions:
 
     @property
     def limits(self) -> Limits:
-        return Limits(memory=self.memory, cpus=self.cpus)
+        """Those that its sandbox starts with."""
+        return Limits(memory=self.memory, max_memory=self.max_memory, cpus=self.cpus)
 
 
 def memory_of(record: CallRecord) -> int:

@@ -24,8 +24,11 @@ class Ending:
     body: bytes = b""
 
 
-def of_message(message: Message, receipt: Receipt) -> Ending:
-    """The executor's RESULT or ERROR. Its numbers are claims of a sandbox: checked, bounded."""
+def of_message(message: Message, receipt: Receipt, *, memory: int) -> Ending:
+    """The executor's RESULT or ERROR. Its numbers are claims of a sandbox: checked, bounded.
+
+    ``memory`` is the limit in bytes that the function had.
+    """
     header = message.header
     receipt = replace(
         receipt,
@@ -40,6 +43,11 @@ def of_message(message: Message, receipt: Receipt) -> Ending:
         outcome = Outcome(ok=True, receipt=receipt, encoding=encoding, size=size)
         return Ending(State.SUCCEEDED, outcome, message.body)
     error = _error(header.get("error"))
+    if error.kind is ErrorKind.OUT_OF_MEMORY:  # its own limit is the call's and what we add to it
+        peak = header.get("peak_memory")
+        told = of_memory(receipt, limit=memory, peak=peak if isinstance(peak, int) else None)
+        if told.outcome.error is not None:
+            error = replace(told.outcome.error, traceback=error.traceback)
     outcome = Outcome(ok=False, receipt=receipt, error=error, encoding=encoding, size=size)
     return Ending(State.FAILED, outcome, message.body)
 
@@ -52,9 +60,7 @@ def of_death(
         receipt = replace(receipt, peak_memory_mb=exit_.peak_memory / MB)
     details: dict[str, Any] = {"last_lines": list(last_lines)}
     if exit_ is not None and exit_.out_of_memory:
-        details |= {"limit": memory, "peak": exit_.peak_memory}
-        message = f"the call used more than its {memory} bytes of memory"
-        return _failed(ErrorKind.OUT_OF_MEMORY, "OutOfMemoryError", message, receipt, details)
+        return of_memory(receipt, limit=memory, peak=exit_.peak_memory, **details)
     if exit_ is None:
         how = "stopped answering"
     elif exit_.signal is not None:
@@ -68,6 +74,13 @@ def of_death(
     if last_lines:
         message += "; its last lines:\n" + "\n".join(last_lines)
     return _failed(ErrorKind.SANDBOX_DIED, "SandboxDiedError", message, receipt, details)
+
+
+def of_memory(receipt: Receipt, *, limit: int, peak: int | None, **details: Any) -> Ending:
+    """The call needed more memory than its ``limit``; ``peak`` is what it had. Bytes."""
+    details |= {"limit": limit, "peak": peak}
+    message = f"the call used more than its {limit} bytes of memory"
+    return _failed(ErrorKind.OUT_OF_MEMORY, "OutOfMemoryError", message, receipt, details)
 
 
 def of_stop(stop: Stop, receipt: Receipt, *, timeout: float) -> Ending:

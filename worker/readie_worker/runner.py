@@ -5,6 +5,7 @@ cold start. From then on the call is never run again: it ends with what is known
 """
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from readie_wire.records import CallRecord
 from readie_wire.versions import python_minor
 from readie_worker import outcomes
 from readie_worker.background import Background
+from readie_worker.capacity import Grant
 from readie_worker.errors import (
     CallRefusedError,
     FencedError,
@@ -77,6 +79,7 @@ class Runner:
         self._settler = Settler(store, blobs, patience)
         self._calls: dict[str, Running] = {}
         self._early_cancels: dict[str, str] = {}
+        self.busy = asyncio.Event()  # while any call runs
 
     def cancel(self, call_id: str, reason: str) -> None:
         """An order to end a call. It may overtake the answer of the take that gave us the call."""
@@ -99,7 +102,12 @@ class Runner:
                 log.warning("a repeatable call is ended", call=call.record.call_id, reason=reason)
                 call.stop(StopKind.UNHEARD, reason)
 
-    async def run(self, record: CallRecord, claimed: LiveSandbox | None = None) -> None:
+    @property
+    def calls(self) -> Iterable[Running]:
+        """Those that run now."""
+        return self._calls.values()
+
+    async def run(self, record: CallRecord, claimed: LiveSandbox | None, grant: Grant) -> None:
         """Run a call that was just taken. ``claimed`` is the ready sandbox it was promised."""
         try:
             options = CallOptions.of(record)
@@ -110,9 +118,10 @@ class Runner:
             refused = outcomes.of_refusal(refusal.error, receipt)
             await self._settler.finish(record, refused, DEFAULT_RESULT_TTL_S)
             return
-        call = Running(record, options, asyncio.get_running_loop().time())
+        call = Running(record, options, asyncio.get_running_loop().time(), grant)
         call.live = claimed
         self._calls[record.call_id] = call
+        self.busy.set()
         try:
             if (reason := self._early_cancels.pop(record.call_id, None)) is not None:
                 call.stop(StopKind.CANCELLED, reason)
@@ -122,6 +131,8 @@ class Runner:
         finally:
             call.disarm_timeout()
             del self._calls[record.call_id]
+            if not self._calls:
+                self.busy.clear()
             if call.live is not None:
                 self._starter.discard(call.live)
 
@@ -191,7 +202,9 @@ class Runner:
             if checkpoint is not None:
                 self._holdings.worked(checkpoint.key)
             live.pipes.read_now()
-            return outcomes.of_message(message, call.receipt(self._runtime))
+            return outcomes.of_message(
+                message, call.receipt(self._runtime), memory=call.grant.memory
+            )
         call.check()
         if not connection.started:
             raise NotStartedError(f"its executor {connection.problem or 'refused the call'}")
@@ -282,18 +295,20 @@ class Runner:
         return outcomes.of_death(
             exit_,
             call.receipt(self._runtime),
-            memory=call.options.memory,
+            memory=call.grant.memory,
             last_lines=live.output.last_lines(),
         )
 
     async def _stopped(self, call: Running, stop: Stop) -> Ending:
         """Kill first, tell afterwards: when the caller hears of it, nothing runs any more."""
-        receipt = call.receipt(self._runtime)
+        receipt, peak = call.receipt(self._runtime), None
         if call.live is not None:
             peak = await call.live.sandbox.peak_memory()
             receipt = replace(receipt, peak_memory_mb=peak / outcomes.MB if peak else None)
             await call.live.end(KILL_WITHIN_S)
             await call.live.pipes.read_to_end(DRAIN_S)
+        if stop.kind is StopKind.MEMORY:
+            return outcomes.of_memory(receipt, limit=call.grant.memory, peak=peak)
         return outcomes.of_stop(stop, receipt, timeout=call.options.timeout)
 
     async def _settle(self, call: Running, ending: Ending) -> None:

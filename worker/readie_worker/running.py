@@ -1,13 +1,16 @@
 """One call under way: what is known about it, and how it is stopped from outside."""
 
 import asyncio
+from dataclasses import replace
 
 from readie_wire.lifecycle import State
 from readie_wire.outcome import Receipt
 from readie_wire.records import CallRecord
+from readie_worker.capacity import Grant
 from readie_worker.errors import Stop, StopKind, StoppedError
 from readie_worker.options import CallOptions
 from readie_worker.relaying import Relay
+from readie_worker.sandbox.api import Limits
 from readie_worker.starting import LiveSandbox
 
 
@@ -18,8 +21,11 @@ class Running:
     ``go_sent`` that it was, so that the function may run.
     """
 
-    def __init__(self, record: CallRecord, options: CallOptions, taken_at: float) -> None:
+    def __init__(
+        self, record: CallRecord, options: CallOptions, taken_at: float, grant: Grant
+    ) -> None:
         self.record = record
+        self.grant = grant
         self.options = options
         self.taken_at = taken_at  # loop time
         self.fenced_in = record.state is State.RUNNING
@@ -31,6 +37,11 @@ class Running:
         self.fallback_reason: str | None = None
         self.predicted_s: float | None = None
         self._timeout: asyncio.TimerHandle | None = None
+
+    @property
+    def limits(self) -> Limits:
+        """Those that hold now: memory may have grown."""
+        return replace(self.options.limits, memory=self.grant.memory)
 
     def attach(self, live: LiveSandbox, relay: Relay) -> None:
         """From now on this sandbox runs the call, and its output is the call's."""

@@ -19,6 +19,7 @@ from readie_worker.beating import TICKS, Beater, silence
 from readie_worker.capacity import Capacity
 from readie_worker.consumer import Consumer
 from readie_worker.generations import Machine
+from readie_worker.growing import MemoryWatch
 from readie_worker.holdings import Holdings
 from readie_worker.pool import Pool
 from readie_worker.runner import Runner
@@ -114,6 +115,7 @@ class Worker:
             runtime=runtime.name,
             patience=plan.outcome_patience,
         )
+        self._memory = MemoryWatch(lambda: self._runner.calls, self._runner.busy, self._capacity)
         self._consumer = Consumer(
             self._store,
             self._runner,
@@ -183,6 +185,7 @@ class Worker:
             asyncio.create_task(self._consumer.run(), name="taking calls"),
             asyncio.create_task(self._holdings.watch(), name="watching generations"),
             asyncio.create_task(self._watch_lease(beater), name="watching the lease"),
+            asyncio.create_task(self._memory.run(), name="watching memory"),
         }
         try:
             # A part that fails ends the worker: half a worker is worse than none.
