@@ -1,14 +1,18 @@
-"""``readie-pipeline``: the commands that build generations."""
+"""``readie-pipeline``: the commands that build generations and publish them."""
 
 import sys
 
 import click
 
+from readie_infra.errors import InfraError
 from readie_pipeline.commands.analyze import analyze
 from readie_pipeline.commands.build import build
 from readie_pipeline.commands.capture import capture
 from readie_pipeline.commands.corpus import corpus
 from readie_pipeline.commands.plan import plan
+from readie_pipeline.commands.publish import keygen, publish
+from readie_pipeline.commands.published import gc, list_published, rollback, verify
+from readie_pipeline.commands.worker import worker
 from readie_pipeline.console import Terminal
 from readie_pipeline.errors import PipelineError
 
@@ -17,17 +21,19 @@ from readie_pipeline.errors import PipelineError
 @click.version_option(package_name="readie")
 @click.pass_context
 def cli(context: click.Context) -> None:
-    """Build generations: measure imports, plan checkpoints, capture them."""
+    """Build generations: measure imports, plan checkpoints, capture them, publish them."""
     context.obj = Terminal()
 
 
-for command in (corpus, analyze, plan, build, capture):
+for command in (corpus, analyze, plan, build, capture, worker):
+    cli.add_command(command)
+for command in (publish, list_published, verify, rollback, gc, keygen):
     cli.add_command(command)
 
 
 def main() -> None:
     try:
         cli(prog_name="readie-pipeline")
-    except PipelineError as error:
+    except (PipelineError, InfraError) as error:
         click.echo(f"readie-pipeline: {error}", err=True)
         sys.exit(1)

@@ -4,6 +4,8 @@ PipelineError
 ├── MeasureError     a module could not be imported and measured: why
 ├── PlanError        the planner's input makes no plan
 ├── CaptureError     a checkpoint could not be captured: why
+├── PublishError     a generation cannot be put into a bucket, or a bucket does not allow it: why
+│   └── LostRaceError    another publisher was first; nothing has changed
 └── OutputError      the result cannot be written where it was asked for
 """
 
@@ -24,8 +26,20 @@ class PlanError(PipelineError):
     """The planner was asked for something it cannot do."""
 
 
+class QueueError(PipelineError):
+    """Work cannot be shared by way of the queue; the message says why and what helps."""
+
+
 class CaptureError(PipelineError):
     """A checkpoint could not be captured; nothing of it is left."""
+
+
+class PublishError(PipelineError):
+    """What is current in the bucket is what was current before; the message says why."""
+
+
+class LostRaceError(PublishError):
+    """Another publisher changed the pointer meanwhile; the message names the winner."""
 
 
 class OutputError(PipelineError):

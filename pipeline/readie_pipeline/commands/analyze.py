@@ -8,11 +8,13 @@ import click
 from readie_pipeline.commands import options
 from readie_pipeline.commands.offline import offline_wrapper
 from readie_pipeline.console import Terminal
+from readie_pipeline.distributing.connecting import connect
+from readie_pipeline.distributing.queued import QueuedProber
 from readie_pipeline.measure.interpreter import Interpreter
 from readie_pipeline.measure.inventory import Inventory
 from readie_pipeline.measure.journal import JournalledProber
 from readie_pipeline.measure.metadata import Metadata
-from readie_pipeline.measure.probing import LocalProber
+from readie_pipeline.measure.probing import LocalProber, Prober
 from readie_pipeline.measure.surveying import survey
 from readie_pipeline.workspace import MissingInputError, Workspace
 
@@ -35,6 +37,11 @@ _SLOWEST = 10  # items that the summary lists
 @click.option(
     "--only-corpus", is_flag=True, help="Only what the corpus imports, not every package there is."
 )
+@click.option(
+    "--queue",
+    "queue_url",
+    help="redis://…: let `readie-pipeline worker` processes measure, not this one.",
+)
 @click.pass_obj
 def analyze(
     terminal: Terminal,
@@ -46,6 +53,7 @@ def analyze(
     python: Path,
     exclude: str,
     only_corpus: bool,
+    queue_url: str | None,
 ) -> None:
     """Import every package in fresh processes: time, memory, disk size, dependencies.
 
@@ -56,11 +64,11 @@ def analyze(
         interpreter = Interpreter(Path(home), python, offline_wrapper(terminal))
         inventory = Inventory.take(interpreter)
         names = _asked(terminal, workspace, inventory, only_corpus=only_corpus)
-        prober = JournalledProber(
-            LocalProber(interpreter, timeout, terminal.track),
-            workspace.journal,
-            inventory.fingerprint(),
-        )
+        fingerprint = inventory.fingerprint()
+        inner: Prober = LocalProber(interpreter, timeout, terminal.track)
+        if queue_url is not None:
+            inner = QueuedProber(connect(queue_url), fingerprint, timeout, terminal.track)
+        prober = JournalledProber(inner, workspace.journal, fingerprint)
         metadata = survey(names, prober, inventory, repeats=repeats, excluded=exclude.split())
     workspace.write_metadata(metadata)
     prober.remove()

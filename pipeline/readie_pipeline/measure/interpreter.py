@@ -13,6 +13,7 @@ from typing import Any
 
 from readie_pipeline.errors import MeasureError
 from readie_pipeline.measure import inside
+from readie_pipeline.measure.parentage import die_with_parent
 
 PROBE = Path(inside.__file__).with_name("probe.py")
 INVENTORY = Path(inside.__file__).with_name("inventory.py")
@@ -57,6 +58,7 @@ class Interpreter:
         self, program: Path, answer: Path, request: object, stderr: int, timeout: float
     ) -> int:
         command = [*self.wrapper, str(self.python), "-I", "-X", "utf8", str(program), str(answer)]
+        parent = os.getpid()
         try:
             process = subprocess.Popen(
                 command,
@@ -66,6 +68,8 @@ class Interpreter:
                 cwd=answer.parent,
                 env=self._environment(),
                 start_new_session=True,
+                # No other thread runs while we measure.
+                preexec_fn=lambda: die_with_parent(parent),  # noqa: PLW1509
             )
         except OSError as error:
             raise MeasureError(f"{command[0]} cannot be started: {error.strerror}") from error

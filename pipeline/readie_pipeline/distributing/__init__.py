@@ -1,0 +1,1 @@
+"""Long work shared by several machines, as jobs of an RQ queue."""
