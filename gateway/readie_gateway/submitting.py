@@ -1,7 +1,7 @@
 """From a submission to a queued call: validate, place, store. One round trip to Redis."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from starlette.requests import Request
 
@@ -21,11 +21,15 @@ KEY_LENGTH = 255  # characters of an Idempotency-Key
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A queued call. ``created`` is false for one that an earlier request with the key made."""
+    """A queued call. ``created`` is false for one that an earlier request with the key made.
+
+    ``record`` is what was stored, without its payload; `None` for such an earlier call.
+    """
 
     call_id: str
     choice: Choice
     created: bool
+    record: CallRecord | None = None
 
 
 async def submit(
@@ -43,9 +47,10 @@ async def submit(
             submission.header, options, services.fleet.now, services.catalogues.loaded
         )
         blob = await _store_payload(services, call_id, payload)
+        record = _record(services, request, call_id, submission, options, placement, waited, blob)
         try:
             enqueued = await services.store.enqueue(
-                _record(services, request, call_id, submission, options, placement, waited, blob),
+                record,
                 idempotency=_idempotency(request, submission),
                 queue_timeout=options.queue_timeout,
                 gateway=services.board.boot if subscribe else None,
@@ -59,7 +64,9 @@ async def submit(
             services.metrics.calls.labels(placement.flavor, kind).inc()
         else:
             await _drop_payload(services, blob)
-    return Accepted(enqueued.call_id, placement.choice, enqueued.created)
+    # Held as long as the request waits; a payload would be memory that nobody needs any more.
+    kept = replace(record, payload=b"") if enqueued.created else None
+    return Accepted(enqueued.call_id, placement.choice, enqueued.created, kept)
 
 
 def _record(

@@ -9,7 +9,7 @@ from typing import Self
 
 from readie_gateway.connections import ClientGoneError
 from readie_infra.errors import StoreUnavailableError
-from readie_infra.store import CallStore
+from readie_infra.store import CallStore, Ending
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +26,7 @@ class Watch:
         self._board = board
         self.call_id = call_id
         self._rung = False
+        self.ending: Ending | None = None  # told by the last ring
         self._waiter: asyncio.Future[None] | None = None
 
     def __enter__(self) -> Self:
@@ -60,9 +61,10 @@ class Watch:
         """The gateway is being stopped: answer with what is known."""
         return self._board.closing
 
-    def ring(self) -> None:
-        """Something may have happened to the call."""
+    def ring(self, ending: Ending | None = None) -> None:
+        """Something may have happened to the call; ``ending`` where it is known what."""
         self._rung = True
+        self.ending = ending or self.ending
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -136,9 +138,9 @@ class WaitingBoard:
             self._last_bell, calls = await self._store.doorbells(
                 self.boot, self._last_bell, DOORBELL_BLOCK_S
             )
-            for call_id in calls:
+            for call_id, ending in calls.items():
                 for watch in self._watches.get(call_id, ()):
-                    watch.ring()
+                    watch.ring(ending)
 
     async def run_sweep(self) -> None:
         """End what time has ended, each second, for ever. Raises `StoreUnavailableError`."""

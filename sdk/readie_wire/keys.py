@@ -14,7 +14,8 @@
 | ``call:{id}``                | hash     | the truth; TTL from its terminal state on                  |
 | ``ev:{call}``                | stream   | accepted, log, item, result; TTL with the call             |
 | ``subs:{call}``              | set      | gateways that wait for the call; TTL with the call         |
-| ``events:{gateway}``         | stream   | a gateway's doorbells; TTL renewed by the gateway          |
+| ``events:{gateway}``         | stream   | a gateway's doorbells, which tell a short end along: a     |
+|                              |          | hint, for any may be lost; bounded, TTL renewed by each    |
 | ``ctl:{worker}``             | stream   | orders to a worker; TTL renewed by its beat                |
 | ``held:{worker}``            | hash     | call ids the worker owns → take tickets; gone when empty   |
 | ``worker:{boot}``            | hash     | a worker's advertisement; TTL renewed by its beat          |

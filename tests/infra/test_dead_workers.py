@@ -80,7 +80,7 @@ async def test_the_calls_of_a_dead_worker_are_lost_or_queued_again(
             await asyncio.sleep(0.05)
     assert (lost, requeued) == ([running.call_id], [leased.call_id])
     assert [record.boot for record in await store.workers()] == ["alive"]
-    assert (await store.doorbells("gateway-1", "0-0", 1))[1] == [running.call_id]
+    assert [*(await store.doorbells("gateway-1", "0-0", 1))[1]] == [running.call_id]
     assert not await store.finish(running.call_id, "dead", 1, State.SUCCEEDED, SUCCESS)
     assert await store.finish(of_the_living.call_id, "alive", 1, State.SUCCEEDED, SUCCESS)
     await store.close()

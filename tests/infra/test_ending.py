@@ -142,7 +142,7 @@ async def test_a_call_that_nobody_takes_expires(store: CallStore) -> None:
     assert end.outcome is not None
     assert end.outcome.error is not None
     assert end.outcome.error.kind is ErrorKind.EXPIRED
-    assert (await store.doorbells("gateway-1", "0-0", 1))[1] == [record.call_id]
+    assert [*(await store.doorbells("gateway-1", "0-0", 1))[1]] == [record.call_id]
 
 
 async def test_a_running_call_whose_time_is_long_over_is_lost(short_store: CallStore) -> None:

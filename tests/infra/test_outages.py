@@ -81,7 +81,7 @@ async def test_after_a_restart_with_its_data_the_calls_go_on(
         await store.emit(running.call_id, "worker-a", 1, [Event("log", b"{}")])
     server.start()
     assert await store.finish(running.call_id, "worker-a", 1, State.SUCCEEDED, SUCCESS, b"1")
-    assert (await store.doorbells("gateway-1", last, 3))[1] == [running.call_id]
+    assert [*(await store.doorbells("gateway-1", last, 3))[1]] == [running.call_id]
     assert (await take(store)).call_id == queued.call_id
     await store.close()
 

@@ -1,8 +1,9 @@
 """Doorbells, bells and orders reach those who wait, and nothing is missed in between."""
 
 import asyncio
+from dataclasses import replace
 
-from readie_infra.store import CallStore, Cursor, Event
+from readie_infra.store import CallStore, Cursor, Event, snapshot_at_end
 from readie_wire.keys import Keys
 from readie_wire.lifecycle import State
 from readie_wire.records import GenerationFacts, WorkerRecord
@@ -34,11 +35,36 @@ async def test_a_waiting_gateway_hears_of_logs_and_of_the_end(store: CallStore) 
     await take(store)
     await store.emit(record.call_id, "worker-a", 1, [Event("log", b"1"), Event("log", b"2")])
     last, calls = await waiting
-    assert calls == [record.call_id]
+    assert calls == {record.call_id: None}
     await store.finish(record.call_id, "worker-a", 1, State.FAILED, FAILURE)
     last, calls = await store.doorbells("gateway-1", last, 3)
-    assert calls == [record.call_id]
-    assert await store.doorbells("gateway-1", last, 0.01) == (last, [])
+    assert [*calls] == [record.call_id]
+    assert await store.doorbells("gateway-1", last, 0.01) == (last, {})
+
+
+async def test_a_doorbell_tells_the_end_of_a_call_as_a_read_would(store: CallStore) -> None:
+    record = await enqueue(store, gateway="gateway-1")
+    await take(store)
+    started = await store.read(record.call_id)
+    assert started is not None
+    await store.finish(
+        record.call_id, "worker-a", 1, State.FAILED, FAILURE, b"why", logs=[Event("log", b"{}")]
+    )
+    _, calls = await store.doorbells("gateway-1", "0-0", 3)
+    ending = calls[record.call_id]
+    assert ending is not None
+    assert ending.seq == 3, "accepted and a log came before it"
+    read = await store.read(record.call_id, after_seq=2)
+    assert read is not None
+    told = snapshot_at_end(replace(started.record, finished_ms=read.record.finished_ms), ending)
+    assert told == read
+
+
+async def test_a_doorbell_leaves_a_long_end_to_be_read(store: CallStore) -> None:
+    record = await enqueue(store, gateway="gateway-1")
+    await take(store)
+    await store.finish(record.call_id, "worker-a", 1, State.FAILED, FAILURE, b"x" * 10_000)
+    assert (await store.doorbells("gateway-1", "0-0", 3))[1] == {record.call_id: None}
 
 
 async def test_a_gateway_can_join_while_the_call_runs_but_not_afterwards(
@@ -48,7 +74,7 @@ async def test_a_gateway_can_join_while_the_call_runs_but_not_afterwards(
     await take(store)
     assert await store.subscribe(record.call_id, "gateway-2")
     await store.finish(record.call_id, "worker-a", 1, State.FAILED, FAILURE)
-    assert (await store.doorbells("gateway-2", "0-0", 1))[1] == [record.call_id]
+    assert [*(await store.doorbells("gateway-2", "0-0", 1))[1]] == [record.call_id]
     assert not await store.subscribe(record.call_id, "gateway-3")
     assert not await store.subscribe("call-unknown", "gateway-3")
     assert each_redis.command("EXISTS", Keys().subscribers(record.call_id)) == ":0"

@@ -19,6 +19,7 @@ from readie_gateway.waiting import Watch
 from readie_infra.errors import BlobUnavailableError, StoreUnavailableError
 from readie_infra.store import Snapshot, StoredEvent
 from readie_wire.http import MEDIA_FRAMES, MEDIA_SSE
+from readie_wire.records import CallRecord
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +45,11 @@ async def stream_call(
     window_s: float,
     opening: StoredEvent | None = None,
     first: Snapshot | None = None,
+    record: CallRecord | None = None,
 ) -> None:
     """Answer with the call's events after ``after``. ``opening`` is one that is known already.
+
+    ``first`` and ``record``: see `follow`.
 
     Raises `ClientGoneError`. What fails once the answer has begun ends it as `pending`: the call
     goes on, and the client asks again.
@@ -59,7 +63,11 @@ async def stream_call(
             else:
                 await answer.flush()
         snapshots = follow(
-            services.store, watch, client, after=after, window_s=window_s, first=first
+            *(services.store, watch, client),
+            after=after,
+            window_s=window_s,
+            first=first,
+            record=record,
         )
         try:
             await _relay(services, watch, answer, snapshots)

@@ -53,15 +53,23 @@ async def wait_for_end(
     receive: Receive,
     *,
     window_s: float,
+    after: int = 0,
     first: Snapshot | None = None,
+    record: CallRecord | None = None,
 ) -> Snapshot:
-    """The call when it is over, or as it is when the window ends, with all its events so far.
+    """The call when it is over, or as it is when the window ends, with its events after ``after``.
 
-    Raises what `follow` raises.
+    ``first`` and ``record``: see `follow`. Raises what `follow` raises.
     """
     events: list[StoredEvent] = []
     async with ClientConnection(receive) as client:
-        snapshots = follow(services.store, watch, client, after=0, window_s=window_s, first=first)
+        snapshots = follow(
+            *(services.store, watch, client),
+            after=after,
+            window_s=window_s,
+            first=first,
+            record=record,
+        )
         async with aclosing(snapshots):
             async for snapshot in snapshots:
                 events += snapshot.events

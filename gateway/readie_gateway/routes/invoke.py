@@ -53,21 +53,28 @@ class Invoke:
                 await response(scope, receive, send)
                 return
             with watch.ended_with_client(waited):
+                opening = _accepted_event(accepted) if accepted.created else None
+                after = opening.seq if opening else 0
                 if media == MEDIA_JSON:
-                    snapshot = await wait_for_end(self.services, watch, receive, window_s=window_s)
+                    snapshot = await wait_for_end(
+                        *(self.services, watch, receive),
+                        window_s=window_s,
+                        after=after,
+                        record=accepted.record,
+                    )
                     response = await answer_in_json(self.services, watch, snapshot)
                     await response(scope, receive, send)
                     return
-                opening = _accepted_event(accepted) if accepted.created else None
                 await stream_call(
                     self.services,
                     watch,
                     REPRESENTATIONS[media],
                     receive,
                     send,
-                    after=opening.seq if opening else 0,
+                    after=after,
                     window_s=window_s,
                     opening=opening,
+                    record=accepted.record,
                 )
 
     async def _state(self, accepted: Accepted) -> State:

@@ -18,5 +18,5 @@ end
 if ARGV[7] ~= '' then redis.call('HSET', call_key(call), 'result', ARGV[7]) end
 if ARGV[8] ~= '' then redis.call('HSET', call_key(call), 'result_blob', ARGV[8]) end
 if ARGV[10] ~= '' then end_session_of(call, ARGV[10], ARGV[11], ARGV[9]) end
-conclude(call, final, ARGV[6], ARGV[9])
+conclude(call, final, ARGV[6], ARGV[9], ARGV[8] == '' and ARGV[7] or nil)
 return 1

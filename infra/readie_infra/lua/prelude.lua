@@ -23,7 +23,8 @@ local SESSIONS = PREFIX .. 'sessions'
 local WORKERS = PREFIX .. 'workers'
 
 local BELLS = 8 -- entries; a bell only says "look", one would do
-local DOORBELLS = 10000 -- entries; a gateway that lost some finds its calls by looking
+local DOORBELLS = 2000 -- entries; a gateway that lost some finds its calls by looking
+local TOLD_BYTES = 4096 -- of an outcome and a result that a doorbell tells; larger ones are read
 local RERUN_WAIT_MS = 600000 -- 10 min at least; a call that has run is not given up for a busy fleet
 local ORDERS = 1000 -- entries; more orders than a worker has calls
 local BELL_TTL_MS = 86400000 -- a day; bells of flavors nobody uses any more end by themselves
@@ -43,11 +44,11 @@ local function wake(flavor)
   redis.call('PEXPIRE', bell_key(flavor), BELL_TTL_MS)
 end
 
--- Tell every gateway that waits for the call to look at it.
-local function ring(call)
+-- Tell every gateway that waits for the call to look at it; what follows the call is told along.
+local function ring(call, ...)
   for _, gateway in ipairs(redis.call('SMEMBERS', subscribers_key(call))) do
     local bell = doorbell_key(gateway)
-    redis.call('XADD', bell, 'MAXLEN', '~', DOORBELLS, '*', 'call', call)
+    redis.call('XADD', bell, 'MAXLEN', '~', DOORBELLS, '*', 'call', call, ...)
     redis.call('PEXPIRE', bell, DOORBELL_TTL_MS)
   end
 end
@@ -135,14 +136,23 @@ local function line_up(call, session)
 end
 
 -- The end of a call: outcome, last event, doorbells, and from now on every key of it has a TTL.
-local function conclude(call, state, outcome, ttl_ms)
+-- `result` is known to be all there is beside the outcome: then the doorbells may tell the end.
+local function conclude(call, state, outcome, ttl_ms, result)
   local truth = call_key(call)
-  local f = redis.call('HMGET', truth, 'token', 'owner', 'idem', 'created_us', 'session', 'state')
+  local f = redis.call('HMGET', truth, 'token', 'owner', 'idem', 'created_us', 'session', 'state',
+    'queue_us', 'attempt')
+  local total_us = digits(now_us - f[4])
   redis.call('HSET', truth, 'state', state, 'outcome', outcome, 'finished_ms', digits(now),
-    'total_us', digits(now_us - f[4]), 'entry', '', 'due_ms', '')
+    'total_us', total_us, 'entry', '', 'due_ms', '')
   redis.call('HDEL', truth, 'payload')
-  append(call, redis.call('HINCRBY', truth, 'seq', 1), 'result', '{"state":"' .. state .. '"}')
-  ring(call)
+  local seq = redis.call('HINCRBY', truth, 'seq', 1)
+  append(call, seq, 'result', '{"state":"' .. state .. '"}')
+  if result and #outcome + #result <= TOLD_BYTES then
+    ring(call, 'seq', digits(seq), 'state', state, 'outcome', outcome, 'result', result, 'owner', f[2],
+      'attempt', f[8], 'queue_us', f[7], 'total_us', total_us)
+  else
+    ring(call)
+  end
   redis.call('DEL', subscribers_key(call))
   redis.call('ZREM', DUE, call)
   redis.call('PEXPIRE', truth, ttl_ms)

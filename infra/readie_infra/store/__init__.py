@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from readie_infra.store.holding import Holding
 from readie_infra.store.pulses import Pulses
+from readie_infra.store.reading import snapshot_at_end
 from readie_infra.store.sessions import Sessions
 from readie_infra.store.steps import Steps
 from readie_infra.store.submitting import Submitting
 from readie_infra.store.sweeping import Sweeping
 from readie_infra.store.values import (
     Cursor,
+    Ending,
     Enqueued,
     Event,
     Health,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CallStore",
     "Cursor",
+    "Ending",
     "Enqueued",
     "Event",
     "Health",
@@ -44,6 +47,7 @@ __all__ = [
     "StoredEvent",
     "Swept",
     "Wakeup",
+    "snapshot_at_end",
 ]
 
 

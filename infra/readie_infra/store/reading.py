@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from readie_infra.store.values import Event
+from readie_infra.store.values import Ending, Event, Snapshot, StoredEvent
+from readie_wire.lifecycle import State
 from readie_wire.outcome import Outcome
 from readie_wire.records import CallRecord
 
@@ -40,15 +41,38 @@ def read_record(call_id: str, fields: Mapping[bytes, bytes]) -> CallRecord:
     record = CallRecord.from_fields(call_id, fields)
     if record.outcome is None:
         return record
+    return replace(record, outcome=_completed(record, record.outcome, fields))
+
+
+def snapshot_at_end(record: CallRecord, ending: Ending) -> Snapshot:
+    """What `CallStore.read` gives of the call after the event before its last, without asking.
+
+    ``record`` is the call as it was at any time. Its times are left as they were.
+    """
+    fields = ending.fields
+    record = replace(
+        record,
+        state=State(fields[b"state"].decode()),
+        owner=fields[b"owner"].decode(),
+        attempt=int(fields[b"attempt"]),
+        result=fields[b"result"],
+    )
+    outcome = Outcome.from_json(json.loads(fields[b"outcome"]))
+    record = replace(record, outcome=_completed(record, outcome, fields))
+    event = StoredEvent(ending.seq, "result", compact({"state": record.state}).encode())
+    return Snapshot(record, [event])
+
+
+def _completed(record: CallRecord, outcome: Outcome, fields: Mapping[bytes, bytes]) -> Outcome:
     receipt = replace(
-        record.outcome.receipt,
-        call_id=call_id,
+        outcome.receipt,
+        call_id=record.call_id,
         attempt=record.attempt,
-        worker_id=record.outcome.receipt.worker_id or record.owner or None,
+        worker_id=outcome.receipt.worker_id or record.owner or None,
         queue_ms=_milliseconds(fields, b"queue_us"),
         total_ms=_milliseconds(fields, b"total_us"),
     )
-    return replace(record, outcome=replace(record.outcome, receipt=receipt))
+    return replace(outcome, receipt=receipt)
 
 
 def outcome_text(outcome: Outcome) -> str:

@@ -1,6 +1,6 @@
 """What goes into the call store and comes out of it, beside the records of ``readie_wire``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -78,6 +78,14 @@ class Snapshot:
     record: CallRecord
     events: Sequence[StoredEvent]
     more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The end of a call as its doorbell tells it, for `snapshot_at_end`. ``seq`` is its event's."""
+
+    seq: int
+    fields: Mapping[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from readie_infra.connecting import LONGEST_BLOCK_S
-from readie_infra.store.reading import READ_FIELDS, named, read_record
+from readie_infra.store.reading import READ_FIELDS, named, pairs, read_record
 from readie_infra.store.steps import Steps, milliseconds
-from readie_infra.store.values import Cursor, Order, Snapshot, StoredEvent, Wakeup
+from readie_infra.store.values import Cursor, Ending, Order, Snapshot, StoredEvent, Wakeup
 from readie_wire.keys import Keys
 
 EVENTS_AT_ONCE = 1_000  # bounds one read; a call with more is read on
@@ -46,18 +46,22 @@ class Watching:
         """Ring this gateway from now on. `False`: the call has ended or is unknown; read it."""
         return bool(await self._steps.run("subscribe", call_id, gateway))
 
-    async def doorbells(self, gateway: str, last_id: str, block_s: float) -> tuple[str, list[str]]:
+    async def doorbells(
+        self, gateway: str, last_id: str, block_s: float
+    ) -> tuple[str, dict[str, Ending | None]]:
         """Wait up to ``block_s`` for doorbells after ``last_id`` (``"0-0"`` at first).
 
-        Answers the next ``last_id`` and the calls to look at, each once. One reader a gateway.
+        Answers the next ``last_id`` and the calls to look at, with their end where the doorbell
+        told it: most calls are short, and need not be read. One reader a gateway.
         Bells can be lost with the server's data: also look at waiting calls now and then.
         """
         stream = self._keys.doorbell(gateway)
         heard = await self._wait(gateway, {stream: last_id}, DOORBELLS_AT_ONCE, block_s)
         rung = heard.get(stream)
         if not rung:
-            return last_id, []
-        return rung[-1][0].decode(), list(dict.fromkeys(value.decode() for _, value in rung))
+            return last_id, {}
+        calls = {fields[1].decode(): _ending(fields) for _, fields in rung}
+        return rung[-1][0].decode(), calls
 
     async def orders_or_bell(
         self, worker: str, flavor: str, cursor: Cursor, block_s: float
@@ -72,7 +76,7 @@ class Watching:
         heard = await self._wait(worker, after, ORDERS_AT_ONCE, block_s)
         orders, rung = heard.get(control, []), heard.get(bell, [])
         return Wakeup(
-            orders=[_order(text) for _, text in orders],
+            orders=[_order(fields[1]) for _, fields in orders],
             bells=len(rung),
             cursor=Cursor(
                 control=orders[-1][0].decode() if orders else cursor.control,
@@ -82,17 +86,24 @@ class Watching:
 
     async def _wait(
         self, waiter: str, after: Mapping[str, str], count: int, block_s: float
-    ) -> dict[str, list[tuple[bytes, bytes]]]:
-        """Stream → its new entries: id and value of their only field."""
+    ) -> dict[str, list[tuple[bytes, list[bytes]]]]:
+        """Stream → its new entries: id, names and values by turns."""
         block = milliseconds(min(block_s, LONGEST_BLOCK_S))
         options = ("COUNT", count, "BLOCK", block)
         answer = await self._steps.wait(
             waiter, "XREAD", *options, "STREAMS", *after, *after.values()
         )
         return {
-            stream.decode(): [(entry, fields[1]) for entry, fields in entries]
+            stream.decode(): [(entry, fields) for entry, fields in entries]
             for stream, entries in answer or []
         }
+
+
+def _ending(fields: Sequence[bytes]) -> Ending | None:
+    if len(fields) == 2:  # the call alone: something has happened to it
+        return None
+    told = pairs(fields)
+    return Ending(int(told[b"seq"]), told)
 
 
 def _order(text: bytes) -> Order:
