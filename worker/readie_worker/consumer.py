@@ -61,6 +61,7 @@ class Consumer:
         while True:
             try:
                 await self.take_owed()
+                await asyncio.sleep(0)  # a call that was taken goes to its sandbox first
                 wakeup = await self._store.orders_or_bell(self._boot, self._flavor, cursor, BLOCK_S)
             except StoreUnavailableError as error:
                 if pause == FIRST_PAUSE_S:
