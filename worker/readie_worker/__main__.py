@@ -76,6 +76,7 @@ async def _serve_supervised(settings: WorkerSettings, supervision: Supervision) 
         start_timeout=settings.start_timeout,
         drain_grace=settings.drain_grace,
         outcome_patience=settings.outcome_patience,
+        session_idle=settings.session_idle,
         result_limit=settings.result_limit,
         gpu_total=settings.gpu_total,
         version=importlib.metadata.version("readie"),

@@ -14,6 +14,7 @@ from readie_worker.options import memory_of
 from readie_worker.persisting import FIRST_PAUSE_S, LONGEST_PAUSE_S, jittered
 from readie_worker.pool import Pool
 from readie_worker.runner import Runner
+from readie_worker.sessions import HeldSession, Sessions
 from readie_worker.starting import LiveSandbox
 
 BLOCK_S = 3.0  # then the queue is looked at anyway: a bell can be lost with the server's data
@@ -37,10 +38,12 @@ class Consumer:
         runner: Runner,
         pool: Pool,
         capacity: Capacity,
+        sessions: Sessions,
         *,
         boot: str,
         flavor: str,
         exposed_ok: bool,
+        session_idle: float,
     ) -> None:
         self._store = store
         self._runner = runner
@@ -49,6 +52,9 @@ class Consumer:
         self._boot = boot
         self._flavor = flavor
         self._exposed_ok = exposed_ok
+        self._sessions = sessions
+        self._session_idle = session_idle
+        self._turns: dict[str, None] = {}  # sessions whose next call waits for a slot, in order
         self._taking = asyncio.Lock()
         self._runs: set[asyncio.Task[None]] = set()
         self._owed = ALL
@@ -81,15 +87,33 @@ class Consumer:
     async def take_owed(self) -> None:
         """Take what the bells announced, while there is room. Raises `StoreUnavailableError`."""
         async with self._taking:
-            while self._owed and not self.draining and self._capacity.free_slots > 0:
-                owed, used = self._owed, self._capacity.used_slots
-                record = await self._store.take(self._offer())
-                if record is None:
-                    self._owed -= owed  # but not what rang in the meantime
-                    self._may_be_unfit = used > 0
+            while not self.draining and self._capacity.free_slots > 0:
+                if self._turns:
+                    await self._take_turn()
+                elif not self._owed or not await self._take():
                     return
-                self._owed -= 1
-                self._begin(record)
+
+    async def _take_turn(self) -> None:
+        """The next call of a session whose turn it is."""
+        session = next(iter(self._turns))
+        ready = self._sessions.ready(session)
+        record = await self._store.take_session(self._boot, session, ready=ready)
+        self._turns.pop(session, None)
+        if record is not None:
+            if ready and not self._sessions.ready(session):
+                self._sessions.lose(session, memory_of(record))  # it died meanwhile
+            self._begin(record)
+
+    async def _take(self) -> bool:
+        owed, used = self._owed, self._capacity.used_slots
+        record = await self._store.take(self._offer())
+        if record is None:
+            self._owed -= owed  # but not what rang in the meantime
+            self._may_be_unfit = used > 0
+            return False
+        self._owed -= 1
+        self._begin(record)
+        return True
 
     async def drain(self, grace: float) -> None:
         """Take no more; wait at most ``grace`` seconds for the calls that run, then end them."""
@@ -111,24 +135,41 @@ class Consumer:
             ready=self._pool.ready_keys,
             exposed_ok=self._exposed_ok,
             draining=self.draining,
+            session_idle_s=self._session_idle,
         )
 
     def _begin(self, record: CallRecord) -> None:
         """Nothing is awaited between the take's answer and the claim: the promise holds."""
-        key = record.choice.key
-        claimed = self._pool.claim(key) if key and record.state is State.RUNNING else None
-        self._capacity.occupy()
-        grant = self._capacity.reserve(memory_of(record))
-        run = asyncio.create_task(self._serve(record, claimed, grant), name=record.call_id)
+        key, memory = record.choice.key, memory_of(record)
+        session = self._sessions.begin(record.session, memory) if record.session else None
+        if session is not None and session.live is not None:
+            claimed: LiveSandbox | None = session.live
+        else:
+            claimed = self._pool.claim(key) if key and record.state is State.RUNNING else None
+        if session is not None:
+            grant = session.grant
+            self._capacity.occupy()
+        else:
+            grant = self._capacity.hold(memory)
+        run = asyncio.create_task(self._serve(record, claimed, grant, session), name=record.call_id)
         self._runs.add(run)
         run.add_done_callback(self._runs.discard)
 
-    async def _serve(self, record: CallRecord, claimed: LiveSandbox | None, grant: Grant) -> None:
+    async def _serve(
+        self,
+        record: CallRecord,
+        claimed: LiveSandbox | None,
+        grant: Grant,
+        session: HeldSession | None,
+    ) -> None:
         try:
-            await self._runner.run(record, claimed, grant)
+            await self._runner.run(record, claimed, grant, session)
         finally:
-            self._capacity.vacate()
-            self._capacity.free(grant)
+            if session is not None:
+                self._capacity.vacate()
+                self._sessions.rest(session)
+            else:
+                self._capacity.release(grant)
         self._pool.refill()
         if self._may_be_unfit:
             self._may_be_unfit, self._owed = False, ALL
@@ -138,5 +179,10 @@ class Consumer:
     def _obey(self, order: Order) -> None:
         if order.type == "cancel":
             self._runner.cancel(order.call_id, order.reason)
+        elif order.type == "session":
+            self._turns[order.session] = None
+        elif order.type == "close":
+            self._turns.pop(order.session, None)
+            self._sessions.close(order.session)
         else:
             log.warning("unknown order", type=order.type)

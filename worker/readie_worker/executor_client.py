@@ -39,6 +39,8 @@ class Hello:
 class ExecutorConnection(asyncio.Protocol):
     """Messages of one call: HELLO, then CALL → READY → GO → STARTED → RESULT or ERROR.
 
+    A session's calls follow one another, each from CALL on, after `renew`.
+
     `started` and `ended` are facts that arrive by themselves: the loop decodes frames as they come.
     ``ended`` resolves to the closing message, or to None when the connection ended without one;
     `problem` then says how. It never raises.
@@ -70,6 +72,15 @@ class ExecutorConnection(asyncio.Protocol):
     def started(self) -> bool:
         """The executor has said that it is about to touch the function's bytes."""
         return self.started_at is not None
+
+    def renew(self) -> bool:
+        """Get ready for the session's next call; whether there is somebody to give it to."""
+        self._ready = self._loop.create_future()
+        self.ended = self._loop.create_future()
+        self.started_at = None
+        if self.problem:
+            self._broken(self.problem)
+        return not self.problem
 
     async def hello(self, within: float) -> Hello:
         """The executor's greeting, within seconds. Raises `NotStartedError`, also for another protocol version."""

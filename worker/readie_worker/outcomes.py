@@ -112,6 +112,12 @@ def of_failed_start(reason: str, receipt: Receipt) -> Ending:
     return _failed(ErrorKind.SANDBOX_DIED, "SandboxDiedError", message, receipt, {})
 
 
+def of_gone_session(reason: str, receipt: Receipt) -> Ending:
+    """The session's sandbox was there no more when the call came to it; the call did not run."""
+    message = f"the session's sandbox is gone, so the call did not run: {reason}"
+    return _failed(ErrorKind.SESSION_ENDED, "SessionExpiredError", message, receipt, {})
+
+
 def of_lost_result(size: int, reason: str, receipt: Receipt) -> Ending:
     """The function returned, and its large result could not be kept anywhere."""
     message = f"the result of {size} bytes could not be stored: {reason}"

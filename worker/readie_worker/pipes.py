@@ -38,6 +38,11 @@ class Pipes:
             while reads < READS_AT_THE_END and self._read(stream):
                 reads += 1
 
+    def redirect(self, output: Output) -> None:
+        """What comes from now on is another call's."""
+        self._output = output
+        self.on_output = None
+
     async def read_to_end(self, grace: float) -> None:
         """Until both pipes are closed at the other end, at most ``grace`` seconds.
 

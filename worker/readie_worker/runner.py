@@ -39,6 +39,7 @@ from readie_worker.running import Running
 from readie_worker.sandbox.api import Checkpoint, SandboxExit
 from readie_worker.sandbox.errors import SandboxError
 from readie_worker.selection import Selection
+from readie_worker.sessions import HeldSession
 from readie_worker.settling import Settler
 from readie_worker.starting import LiveSandbox, Starter
 
@@ -107,8 +108,17 @@ class Runner:
         """Those that run now."""
         return self._calls.values()
 
-    async def run(self, record: CallRecord, claimed: LiveSandbox | None, grant: Grant) -> None:
-        """Run a call that was just taken. ``claimed`` is the ready sandbox it was promised."""
+    async def run(
+        self,
+        record: CallRecord,
+        claimed: LiveSandbox | None,
+        grant: Grant,
+        session: HeldSession | None = None,
+    ) -> None:
+        """Run a call that was just taken. ``claimed`` is the ready sandbox it was promised.
+
+        A call of a ``session`` runs in that's sandbox, or makes the first one.
+        """
         try:
             options = CallOptions.of(record)
         except CallRefusedError as refusal:
@@ -118,7 +128,7 @@ class Runner:
             refused = outcomes.of_refusal(refusal.error, receipt)
             await self._settler.finish(record, refused, DEFAULT_RESULT_TTL_S)
             return
-        call = Running(record, options, asyncio.get_running_loop().time(), grant)
+        call = Running(record, options, asyncio.get_running_loop().time(), grant, session)
         call.live = claimed
         self._calls[record.call_id] = call
         self.busy.set()
@@ -134,6 +144,7 @@ class Runner:
             if not self._calls:
                 self.busy.clear()
             if call.live is not None:
+                call.leave_session()  # it was not settled: nobody else may have the sandbox
                 self._starter.discard(call.live)
 
     async def _ending(self, call: Running, claimed: LiveSandbox | None) -> Ending | None:
@@ -156,6 +167,8 @@ class Runner:
 
     async def _execute(self, call: Running, claimed: LiveSandbox | None) -> Ending:
         call.check()
+        if call.session is not None and call.session.over and claimed is None:
+            return outcomes.of_gone_session("it died", call.receipt(self._runtime))
         if call.options.network == "none" and not self._starter.confines_network:
             raise _network_refused()
         if claimed is not None:
@@ -173,6 +186,8 @@ class Runner:
             reason = str(problem)
             if call.live is not None and call.go_sent and not await self._never_started(call.live):
                 return await self._died(call, call.live)
+        if call.session is not None and call.session.live is not None:
+            return outcomes.of_gone_session(reason, call.receipt(self._runtime))
         await self._forget_attempt(call)
         log.warning("falling back to a cold start", call=call.record.call_id, reason=reason)
         call.fallback_reason = reason
@@ -202,6 +217,7 @@ class Runner:
             if checkpoint is not None:
                 self._holdings.worked(checkpoint.key)
             live.pipes.read_now()
+            call.answered = True
             return outcomes.of_message(
                 message, call.receipt(self._runtime), memory=call.grant.memory
             )
@@ -313,7 +329,8 @@ class Runner:
 
     async def _settle(self, call: Running, ending: Ending) -> None:
         logs = await call.relay.close() if call.relay is not None else []
-        await self._settler.finish(call.record, ending, call.options.result_ttl, logs)
+        over = call.leave_session()
+        await self._settler.finish(call.record, ending, call.options.result_ttl, logs, over)
 
     def _header(self, call: Running) -> dict[str, Any]:
         record, options = call.record, call.options
@@ -327,6 +344,7 @@ class Runner:
             "result_limit": self._starter.result_limit,
             "result_encoding": str(Encoding.PICKLE if pickled else Encoding.JSON),
             "timeout": options.timeout,
+            "session": bool(record.session),
         }
 
 
@@ -334,8 +352,8 @@ async def _limited(live: LiveSandbox, call: Running) -> LiveSandbox:
     """A sandbox made ahead gets the limits of its call before anything of it runs."""
     call.live = live
     try:
-        if call.options.limits != IDLE_LIMITS:
-            await live.sandbox.set_limits(call.options.limits)
+        if call.limits != IDLE_LIMITS or live.served:  # a session's call may have lifted its own
+            await live.sandbox.set_limits(call.limits)
     except (SandboxError, OSError) as error:
         raise NotStartedError(f"a sandbox made ahead could not be used: {error}") from error
     return live

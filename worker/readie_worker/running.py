@@ -11,6 +11,7 @@ from readie_worker.errors import Stop, StopKind, StoppedError
 from readie_worker.options import CallOptions
 from readie_worker.relaying import Relay
 from readie_worker.sandbox.api import Limits
+from readie_worker.sessions import HeldSession
 from readie_worker.starting import LiveSandbox
 
 
@@ -18,18 +19,27 @@ class Running:
     """The state of one call on this worker, from its take to its end.
 
     ``fenced_in`` tells that the store already counts the call as running, so that GO may be sent;
-    ``go_sent`` that it was, so that the function may run.
+    ``go_sent`` that it was, so that the function may run; ``answered`` that its sandbox has given its
+    end and lives on. ``session`` is what it is a call of.
     """
 
     def __init__(
-        self, record: CallRecord, options: CallOptions, taken_at: float, grant: Grant
+        self,
+        record: CallRecord,
+        options: CallOptions,
+        taken_at: float,
+        grant: Grant,
+        session: HeldSession | None = None,
     ) -> None:
         self.record = record
         self.grant = grant
+        self.growing = False  # somebody watches, and will give it more memory than the grant
         self.options = options
         self.taken_at = taken_at  # loop time
         self.fenced_in = record.state is State.RUNNING
         self.go_sent = False
+        self.answered = False
+        self.session = session
         self.stopped: Stop | None = None
         self.live: LiveSandbox | None = None
         self.relay: Relay | None = None
@@ -40,8 +50,8 @@ class Running:
 
     @property
     def limits(self) -> Limits:
-        """Those that hold now: memory may have grown."""
-        return replace(self.options.limits, memory=self.grant.memory)
+        """Those that hold now: memory may have grown, and may be all that it gets."""
+        return replace(self.options.limits, memory=self.grant.memory, growing=self.growing)
 
     def attach(self, live: LiveSandbox, relay: Relay) -> None:
         """From now on this sandbox runs the call, and its output is the call's."""
@@ -70,6 +80,19 @@ class Running:
     def disarm_timeout(self) -> None:
         if self._timeout is not None:
             self._timeout.cancel()
+
+    def leave_session(self) -> str:
+        """After the end: the session keeps the sandbox, or is over; why, in the latter case."""
+        session, live = self.session, self.live
+        if session is None:
+            return ""
+        if live is not None and self.answered and self.stopped is None and live.keep():
+            session.live, self.live = live, None
+            return ""
+        if live is None and session.live is None and not self.fenced_in:
+            return ""  # the next call may begin in a sandbox of its own
+        session.live, session.over = None, True
+        return f"its sandbox did not survive {self.record.call_id}"
 
     def receipt(self, runtime: str) -> Receipt:
         """What is known so far; the reader of the record adds queueing and total time."""

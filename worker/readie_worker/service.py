@@ -24,6 +24,7 @@ from readie_worker.holdings import Holdings
 from readie_worker.pool import Pool
 from readie_worker.runner import Runner
 from readie_worker.sandbox.api import Network, Runtime
+from readie_worker.sessions import Sessions
 from readie_worker.sizing import MemoryShares, idle_bytes, resident_bytes
 from readie_worker.starting import Starter
 
@@ -50,6 +51,7 @@ class Plan:
     start_timeout: float = 25.0
     drain_grace: float = 30.0
     outcome_patience: float = 120.0
+    session_idle: float = 300.0
     result_limit: int = 1 << 30
     gpu_total: int = 0
     version: str = ""
@@ -116,14 +118,24 @@ class Worker:
             patience=plan.outcome_patience,
         )
         self._memory = MemoryWatch(lambda: self._runner.calls, self._runner.busy, self._capacity)
+        self._sessions = Sessions(
+            self._store,
+            starter,
+            self._background,
+            self._capacity,
+            boot=plan.boot,
+            patience=plan.outcome_patience,
+        )
         self._consumer = Consumer(
             self._store,
             self._runner,
             self._pool,
             self._capacity,
+            self._sessions,
             boot=plan.boot,
             flavor=plan.flavor,
             exposed_ok=runtime.isolation != "none" or plan.allow_unsandboxed,
+            session_idle=plan.session_idle,
         )
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -131,7 +143,7 @@ class Worker:
 
         The order of the end: (1) take no more calls; (2) let those that run end, then end them,
         while beats and orders go on, for their callers are told through the store; (3) stop
-        watching generations and let the pool go; (4) wait for sandboxes being destroyed; (5) close
+        watching generations, let the pool and the sessions' sandboxes go; (4) wait for sandboxes being destroyed; (5) close
         the runtime, which ends whatever is left; (6) sign off, last, so that nobody takes this
         worker for dead while it still holds calls; (7) close the store.
         """
@@ -142,6 +154,7 @@ class Worker:
             await self._serve(stop, beater)
         finally:
             self._pool.close()
+            self._sessions.close_all()
             await self._background.close(DESTROY_GRACE_S)
             await self._runtime.close()
             await beater.close()

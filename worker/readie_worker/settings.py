@@ -74,6 +74,12 @@ class WorkerSettings(ServerSettings):
     outcome_patience: float = Field(
         default=120.0, ge=0, description="How long an outcome waits for Redis to come back"
     )
+    session_idle: float = Field(
+        default=300.0,
+        gt=0,
+        validation_alias="SANDBOX_IDLE_TTL",
+        description="After so long without a call a session ends, and its sandbox with it",
+    )
     result_limit: int = Field(default=1 << 30, ge=1, description="The largest result, in bytes")
 
     @property

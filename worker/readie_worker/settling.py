@@ -40,7 +40,12 @@ class Settler:
         )
 
     async def finish(
-        self, record: CallRecord, ending: Ending, result_ttl: float, logs: Sequence[Event] = ()
+        self,
+        record: CallRecord,
+        ending: Ending,
+        result_ttl: float,
+        logs: Sequence[Event] = (),
+        session_over: str = "",
     ) -> None:
         """Store the end of the call; what cannot be stored within the patience is lost, and logged.
 
@@ -63,6 +68,7 @@ class Settler:
                     blob,
                     result_ttl,
                     logs,
+                    session_over,
                 ),
                 self._patience,
             )

@@ -31,7 +31,8 @@ LAST_WORDS = 3  # lines of a failed start's output that its reason quotes
 class LiveSandbox:
     """A sandbox whose executor has said HELLO, with the worker's ends of it.
 
-    ``python`` is its interpreter's full version; ``ahead`` tells that it was made before its call.
+    ``python`` is its interpreter's full version; ``ahead`` tells that it was made before its call;
+    ``served`` counts the calls of its session that it has answered.
     """
 
     sandbox: Sandbox
@@ -41,9 +42,12 @@ class LiveSandbox:
     network: Network
     python: str = ""
     ahead: bool = False
+    served: int = 0
 
     @property
     def kind(self) -> StartKind:
+        if self.served:
+            return StartKind.SESSION
         if self.ahead and self.sandbox.kind is StartKind.RESTORED:
             return StartKind.POOL
         return self.sandbox.kind
@@ -51,6 +55,13 @@ class LiveSandbox:
     @property
     def checkpoint(self) -> Checkpoint | None:
         return self.sandbox.checkpoint
+
+    def keep(self) -> bool:
+        """A call of a session was answered: get ready for the next one. `False`: it has died."""
+        self.served += 1
+        self.output = Output()
+        self.pipes.redirect(self.output)
+        return self.connection.renew()
 
     async def end(self, within: float) -> SandboxExit | None:
         """Kill every process of it; how it ended, or None when that was not seen within seconds."""

@@ -17,6 +17,8 @@ from readie_wire.lifecycle import State
 from readie_wire.outcome import Outcome
 from readie_wire.records import CallRecord
 
+SANDBOX_GONE = "its sandbox is gone"  # why a session ends
+
 
 class Holding:
     _steps: Steps
@@ -60,7 +62,15 @@ class Holding:
         return await self._taken(
             worker,
             lambda ticket: self._steps.run(
-                "take_session", worker, session, "1" if ready else "0", *times, ticket
+                "take_session",
+                worker,
+                session,
+                "1" if ready else "0",
+                *times,
+                ticket,
+                SANDBOX_GONE,
+                outcome_text(endings.session_ended(SANDBOX_GONE)),
+                milliseconds(DEFAULT_RESULT_TTL_S),
             ),
         )
 

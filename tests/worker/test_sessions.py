@@ -1,0 +1,220 @@
+"""Sessions on a real worker with real sandboxes: the sandbox stays, and ends in every way it can."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from readie_infra.errors import SessionEndedError
+from readie_infra.store import CallStore
+from readie_wire.keys import new_session_id
+from readie_wire.lifecycle import State
+from readie_wire.outcome import ErrorKind, StartKind
+from readie_wire.records import SessionRecord
+from readie_worker.sandbox.fork import ForkRuntime
+from readie_worker.sandbox.guarded import GuardedRuntime
+from readie_worker.service import Worker
+from support.calling import SURELY, Caller, Ended
+from support.executor_driver import pickled_call
+
+KEPT: dict[str, Any] = {}
+
+
+@pytest.fixture
+async def worker(start_worker: Any, short_path: Path) -> AsyncIterator[Worker]:
+    runtime = GuardedRuntime(ForkRuntime(short_path, environment=dict(os.environ)))
+    await runtime.open()
+    async with start_worker(runtime, spares=0) as running:
+        yield running
+
+
+async def opened(store: CallStore) -> str:
+    record = SessionRecord(new_session_id(), "default", "cpu")
+    assert await store.open_session(record)
+    return record.session_id
+
+
+async def spawn(caller: Caller, session: str, function: Any, *args: Any, **options: Any) -> str:
+    record = caller.record(function, *args, **options)
+    payload = pickled_call(function, *args)
+    return await caller.enqueue(replace(record, session=session, payload=payload))
+
+
+async def call(caller: Caller, session: str, function: Any, *args: Any, **options: Any) -> Ended:
+    return await caller.end_of(await spawn(caller, session, function, *args, **options))
+
+
+async def end_reason(caller: Caller, session: str) -> str:
+    async with asyncio.timeout(SURELY):
+        while True:
+            record = await caller.store.read_session(session)
+            assert record is not None
+            if record.ended:
+                return record.reason
+            await asyncio.sleep(0.02)
+
+
+def count(name: str) -> tuple[int, int]:
+    KEPT[name] = KEPT.get(name, 0) + 1
+    return KEPT[name], os.getpid()
+
+
+def is_alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def memory_held(worker: Worker) -> int:
+    described = worker.describe()
+    return described.memory_total - described.memory_free
+
+
+async def until_nothing_is_held(worker: Worker) -> None:
+    async with asyncio.timeout(SURELY):
+        while memory_held(worker):
+            await asyncio.sleep(0.02)
+
+
+async def test_calls_of_a_session_share_one_process(caller: Caller, worker: Worker) -> None:
+    session = await opened(caller.store)
+    ends = [await call(caller, session, count, "a") for _ in range(3)]
+    assert [end.value[0] for end in ends] == [1, 2, 3]
+    assert len({end.value[1] for end in ends}) == 1
+    kinds = [end.receipt.start_kind for end in ends]
+    assert kinds == [StartKind.COLD, StartKind.SESSION, StartKind.SESSION]
+    assert memory_held(worker) == 1 << 30
+
+
+async def test_two_sessions_share_nothing(caller: Caller, worker: Worker) -> None:
+    first, second = await opened(caller.store), await opened(caller.store)
+    ends = [await call(caller, session, count, "a") for session in (first, second)]
+    assert [end.value[0] for end in ends] == [1, 1]
+    assert ends[0].value[1] != ends[1].value[1]
+
+
+async def test_calls_that_come_together_run_one_at_a_time_in_order(
+    caller: Caller, worker: Worker
+) -> None:
+    def timed(number: int) -> tuple[int, float, float]:
+        began = time.monotonic()
+        time.sleep(0.05)
+        return number, began, time.monotonic()
+
+    session = await opened(caller.store)
+    ids = [await spawn(caller, session, timed, number) for number in range(5)]
+    values = [(await caller.end_of(call_id)).value for call_id in ids]
+    assert [value[0] for value in sorted(values, key=lambda value: value[1])] == list(range(5))
+    assert all(before[2] <= after[1] for before, after in pairwise(values))
+
+
+async def test_each_call_gets_its_own_output(caller: Caller, worker: Worker) -> None:
+    session = await opened(caller.store)
+    for word in ("one", "two"):
+        end = await call(caller, session, print, word)
+        assert end.stdout == f"{word}\n"
+
+
+async def test_an_exception_and_an_exit_keep_the_session(caller: Caller, worker: Worker) -> None:
+    def fail() -> None:
+        raise ValueError("no")
+
+    session = await opened(caller.store)
+    await call(caller, session, count, "a")
+    assert (await call(caller, session, fail)).error.kind is ErrorKind.EXCEPTION
+    assert (await call(caller, session, sys.exit, 3)).error.kind is ErrorKind.EXIT
+    assert (await call(caller, session, count, "a")).value[0] == 2
+
+
+async def test_a_sandbox_that_dies_ends_the_session_and_what_waits_in_it(
+    caller: Caller, worker: Worker
+) -> None:
+    def die() -> None:
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    session = await opened(caller.store)
+    dying, waiting = await spawn(caller, session, die), await spawn(caller, session, count, "a")
+    assert (await caller.end_of(dying)).error.kind is ErrorKind.SANDBOX_DIED
+    assert (await caller.end_of(waiting)).error.kind is ErrorKind.SESSION_ENDED
+    with pytest.raises(SessionEndedError, match=dying):
+        await spawn(caller, session, count, "a")
+    await until_nothing_is_held(worker)
+
+
+async def test_a_timeout_ends_the_session(caller: Caller, worker: Worker) -> None:
+    session = await opened(caller.store)
+    await call(caller, session, count, "a")
+    assert (
+        await call(caller, session, time.sleep, SURELY, timeout=0.2)
+    ).error.kind is ErrorKind.TIMEOUT
+    await end_reason(caller, session)
+    await until_nothing_is_held(worker)
+
+
+async def test_a_sandbox_that_dies_between_two_calls_ends_the_session(
+    caller: Caller, worker: Worker
+) -> None:
+    session = await opened(caller.store)
+    end = await call(caller, session, count, "a")
+    os.kill(end.value[1], signal.SIGKILL)
+    assert await end_reason(caller, session) == "its sandbox ended between two calls"
+    await until_nothing_is_held(worker)
+
+
+async def test_ending_a_session_ends_its_sandbox(caller: Caller, worker: Worker) -> None:
+    session = await opened(caller.store)
+    pid = (await call(caller, session, count, "a")).value[1]
+    assert await caller.store.end_session(session, "enough")
+    await until_nothing_is_held(worker)
+    async with asyncio.timeout(SURELY):
+        while is_alive(pid):
+            await asyncio.sleep(0.02)
+
+
+async def test_ending_a_session_cancels_the_call_that_runs(caller: Caller, worker: Worker) -> None:
+    session = await opened(caller.store)
+    running = await spawn(caller, session, time.sleep, SURELY)
+    await caller.until(running, lambda snapshot: snapshot.record.state is State.RUNNING)
+    assert await caller.store.end_session(session, "enough")
+    assert (await caller.end_of(running)).state is State.CANCELLED
+    await until_nothing_is_held(worker)
+
+
+async def test_a_first_call_that_is_refused_leaves_the_session_open(
+    caller: Caller, worker: Worker
+) -> None:
+    session = await opened(caller.store)
+    refused = await call(caller, session, count, "a", network="none")  # fork cannot
+    assert refused.error.kind is ErrorKind.INVALID_REQUEST
+    assert (await call(caller, session, count, "a")).value[0] == 1
+
+
+async def test_a_call_out_of_memory_keeps_its_limit_for_the_next(
+    caller: Caller, worker: Worker
+) -> None:
+    def fill() -> int:
+        return len(bytearray(1 << 30))
+
+    session = await opened(caller.store)
+    for _ in range(2):
+        limits = {"memory": 256 << 20, "max_memory": 256 << 20}
+        end = await call(caller, session, fill, **limits)
+        assert end.error.kind is ErrorKind.OUT_OF_MEMORY
+
+
+async def test_sessions_end_when_their_worker_stops(
+    caller: Caller, start_worker: Any, short_path: Path
+) -> None:
+    runtime = GuardedRuntime(ForkRuntime(short_path, environment=dict(os.environ)))
+    await runtime.open()
+    async with start_worker(runtime, spares=0):
+        session = await opened(caller.store)
+        await call(caller, session, count, "a")
+    assert await end_reason(caller, session) == "its worker is gone"
