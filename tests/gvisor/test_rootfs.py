@@ -1,6 +1,7 @@
 """The root filesystem of the host: exact folders, never people's data, and a digest."""
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -94,3 +95,27 @@ def test_the_inventory_is_plain_json_of_another_interpreter(tmp_path: Path) -> N
 
     assert json.loads(json.dumps(found)) == found
     assert {name for name, *_ in found["distributions"]} >= {"cloudpickle", "pytest"}
+
+
+def test_whatever_the_umask_the_sandboxes_user_can_read_it(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        build_host_rootfs(tmp_path / "root", Path(sys.executable))
+    finally:
+        os.umask(before)
+
+    modes = {
+        path.name: path.stat().st_mode & 0o777
+        for path in (tmp_path / "root" / "etc").iterdir()
+        if not path.is_symlink()
+    }
+    assert (modes["passwd"], modes["ssl"]) == (0o644, 0o755)
+    assert (tmp_path / "root").stat().st_mode & 0o777 == 0o755
+
+
+def test_an_environment_that_others_cannot_read_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    python = interpreter_with(tmp_path / "python", {"mine": ""})
+    (tmp_path / "python").chmod(0o700)
+
+    with pytest.raises(RuntimeUnavailableError, match="chmod -R"):
+        build_host_rootfs(tmp_path / "root", python)

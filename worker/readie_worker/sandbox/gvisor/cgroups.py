@@ -22,6 +22,9 @@ CPU_PERIOD_US = 100_000  # the kernel's own default
 # Threads of gVisor's own kernel and of its window on host files, which count as well.
 OWN_PIDS = 128
 
+# Of its limit, for a group that will get more.
+SLOW_FROM = 0.95
+
 # Joins every group given before `--`, then becomes the program after it.
 _JOIN = 'for d; do shift; [ "$d" = -- ] && break; echo 0 >"$d/cgroup.procs"; done; exec "$@"'
 
@@ -48,11 +51,15 @@ class Group:
         quota = round(limits.cpus * CPU_PERIOD_US)
         try:
             if self.version == 2:
+                # From there on the kernel slows it down, more and more.
+                slow_from = round(SLOW_FROM * limits.memory) if limits.growing else "max"
+                _write(memory / "memory.high", slow_from)
                 _write(memory / "memory.max", limits.memory)
                 _write(memory / "memory.oom.group", 1)
                 _write(cpu / "cpu.max", f"{quota or 'max'} {CPU_PERIOD_US}")
             else:
                 _write(memory / "memory.limit_in_bytes", limits.memory)
+                _write(memory / "memory.oom_control", int(limits.growing))  # 1: it waits there
                 _write(cpu / "cpu.cfs_quota_us", quota or -1)
             _write(pids / "pids.max", limits.pids + OWN_PIDS)
         except OSError as error:

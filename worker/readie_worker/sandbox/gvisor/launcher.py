@@ -80,10 +80,13 @@ class Launcher:
         """
         name = f"readie-{self.ground.folder.owner}-{next(self._numbers)}"
         given = _SERVING if environment is None else environment
+        link: Link | None = None
         try:
             link = await self._link(network)
             parts = self._parts(name, network, link, given)
         except (NetworkError, OSError) as error:
+            if link is not None and self.ground.network is not None:
+                await self.ground.network.remove(link)
             raise StartError(f"no place for a sandbox: {error}") from error
         created = CreatedContainer(
             parts, self._runsc, self._children, self.ground.network, self._containers.discard
@@ -136,6 +139,7 @@ class Launcher:
     def _parts(
         self, name: str, network: Network, link: Link | None, environment: Mapping[str, str]
     ) -> Parts:
+        group = self.ground.cgroups.make(name)
         rundir = RunDir(self.ground.folder.runs / name)
         spec = build_spec(
             self.shape,
@@ -144,29 +148,29 @@ class Launcher:
             network=network,
             netns=None if link is None else link.path,
         )
-        rundir.write_spec(spec)
-        rundir.write_resolver(networks.resolver_file(network))
-        rundir.listen()
+        try:
+            rundir.write_spec(spec)
+            rundir.write_resolver(networks.resolver_file(network))
+            rundir.listen()
+            pipes = Pipes()
+        except OSError:
+            rundir.remove()
+            group.remove()
+            raise
         enter = () if link is None else link.entering()
-        return Parts(
-            container=Container(name, rundir.bundle, network, enter),
-            rundir=rundir,
-            group=self.ground.cgroups.make(name),
-            pipes=Pipes(),
-            link=link,
-        )
+        container = Container(name, rundir.bundle, network, enter)
+        return Parts(container, rundir, group, pipes, link)
 
     async def _bring_up(
         self, created: CreatedContainer, command: Coroutine[Any, Any, None], deadline_s: float
     ) -> socket.socket:
-        accepted = asyncio.ensure_future(created.parts.rundir.accept())
+        accepted = asyncio.ensure_future(self._accept(created))
         either: list[asyncio.Future[Any]] = [accepted, created.exit]
         try:
             async with asyncio.timeout(deadline_s):
                 await command
                 await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if accepted.done():
-                created.connection = accepted.result()
+            if created.connection is not None:
                 return created.connection
             raise StartError(f"it ended with {created.exit.result()}{_last_words(created)}")
         except TimeoutError as error:
@@ -177,6 +181,10 @@ class Launcher:
         finally:
             accepted.cancel()
             created.parts.rundir.stop_listening()
+
+    @staticmethod
+    async def _accept(created: CreatedContainer) -> None:
+        created.connection = await created.parts.rundir.accept()
 
     @staticmethod
     async def _translated(command: Coroutine[Any, Any, None]) -> None:
@@ -216,6 +224,8 @@ async def open_ground(
         if network is not None:
             await network.open()
     except BaseException as error:
+        if network is not None:
+            await network.close()
         unmount_tmpfs(folder.runs)
         folder.remove()
         if isinstance(error, OSError):

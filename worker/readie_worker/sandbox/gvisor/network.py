@@ -250,6 +250,8 @@ async def _run(*command: str, stdin: str = "") -> str:
         )
     except TimeoutError as error:
         raise NetworkError(f"{' '.join(command)} took too long") from error
+    except OSError as error:
+        raise NetworkError(f"{command[0]} cannot be run: {error}") from error
     if done.code != 0:
         raise NetworkError(f"{' '.join(command)}: {done.stderr.strip()}")
     return done.stdout

@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import shutil
+import stat
 import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from readie_worker.sandbox.gvisor.ocispec import HOME, RUN_DIR, Bind
 
 UID = GID = 1000  # the user of every sandbox; it owns nothing but its home folder
 INVENTORY_DEADLINE_S = 60.0  # an interpreter start and a look at every distribution
+
+_OTHERS_MAY_READ = stat.S_IROTH | stat.S_IXOTH
 
 # Folders that are never bound whole, however an interpreter was installed.
 _TREES = "/ /boot /dev /etc /home /mnt /opt /proc /root /run /srv /sys /tmp /var"
@@ -92,6 +95,10 @@ def _prefixes(names: Iterable[str]) -> list[Path]:
                 f"the interpreter's prefix is {prefix}, which holds more than an interpreter: "
                 "install Python or the virtual environment in a folder of its own"
             )
+        if prefix.stat().st_mode & _OTHERS_MAY_READ != _OTHERS_MAY_READ:
+            raise RuntimeUnavailableError(
+                f"{prefix} is closed to the user of sandboxes: chmod -R o+rX {prefix}"
+            )
     return prefixes
 
 
@@ -126,8 +133,17 @@ def _lay_out(folder: Path, binds: Iterable[Bind]) -> None:
     resolver = folder / "etc" / "resolv.conf"
     if not resolver.is_symlink():
         resolver.symlink_to(f"{RUN_DIR}/resolv.conf")
+    _open_to_all(folder)
     os.chown(folder / HOME[1:], UID, GID)
     (folder / "var" / "tmp").chmod(0o1777)
+
+
+def _open_to_all(folder: Path) -> None:
+    """Whatever umask the worker runs with, the user of the sandbox reads what is laid out."""
+    folder.chmod(0o755)
+    for path in folder.rglob("*"):
+        if not path.is_symlink():
+            path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 def _take_inventory(python: Path) -> dict[str, Any]:
