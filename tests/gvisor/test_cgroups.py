@@ -49,6 +49,20 @@ def test_version_2_tells_kills_and_the_peak(tmp_path: Path) -> None:
     assert (group.out_of_memory_kills(), group.peak_memory()) == (2, 123456)
 
 
+def test_a_group_that_will_get_more_memory_waits_for_it(tmp_path: Path) -> None:
+    growing, fixed = Limits(memory=1000, growing=True), Limits(memory=1000)
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    two = open_cgroups("abc", mounts(tmp_path, f"c {tmp_path}/two cgroup2 rw")).make("one")
+    high = tmp_path / "two/readie/abc/one/memory.high"
+    one = open_cgroups("abc", mounts(tmp_path, f"c {tmp_path}/one cgroup rw,memory,cpu,pids"))
+    control = tmp_path / "one/readie/abc/one/memory.oom_control"
+    for limits, slow_from, waits in ((growing, "950", "1"), (fixed, "max", "0")):
+        two.apply(limits)
+        one.make("one").apply(limits)
+        assert (high.read_text(), control.read_text()) == (slow_from, waits)
+
+
 @pytest.mark.parametrize(
     ("table", "usage", "prefix"),
     [

@@ -77,6 +77,7 @@ async def test_beyond_the_ceiling_it_is_out_of_memory_with_limit_and_peak(
     assert ended.error.kind is ErrorKind.OUT_OF_MEMORY
     assert ended.error.details["limit"] == 256 * MIB
     assert 128 * MIB < ended.error.details["peak"] < 512 * MIB
+    assert ended.receipt.attempt == 1
     assert (await caller.call(lambda: 1)).value == 1
 
 

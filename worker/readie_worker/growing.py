@@ -1,10 +1,12 @@
 """Gives running calls more memory before they meet their limit, while the worker has some.
 
-A look comes at least so often that a call which fills its memory as fast as a machine can is seen
-in time; where a runtime cannot tell how much is in use, its calls keep what they have.
+A look comes so often that a call which fills its memory as fast as a machine can is seen in time;
+should it not be, a runtime that can lets it wait. Where a runtime cannot tell how much is in use, its
+calls keep what they have.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable
 
 import structlog
@@ -45,24 +47,25 @@ class MemoryWatch:
         used = await live.sandbox.memory_in_use()
         if used is None:
             return SELDOM_S
+        before = call.grant.memory, call.growing
+        ceiling = call.options.max_memory or self._capacity.memory
         if used >= NEARLY * call.grant.memory:
-            await self._grow(call, used)
+            self._extend(call, used, ceiling)
+        # Where a limit makes it wait for more, it must not wait for what will not come.
+        call.growing = call.grant.memory < ceiling and self._capacity.free_memory > 0
+        if before != (call.grant.memory, call.growing):
+            with contextlib.suppress(SandboxError):  # it has ended: its run tells how
+                await live.sandbox.set_limits(call.limits)
+        if used > call.grant.memory:
+            call.stop(StopKind.MEMORY)
         left = NEARLY * call.grant.memory - used
         return min(max(left / FILLED_PER_S, OFTEN_S), SELDOM_S)
 
-    async def _grow(self, call: Running, used: int) -> None:
-        """Twice as much, and again until it is enough; what is in use beyond the end of that kills."""
-        before = call.grant.memory
-        ceiling = call.options.max_memory or self._capacity.memory
-        wanted = before
+    def _extend(self, call: Running, used: int, ceiling: int) -> None:
+        """Twice as much, and again until it is enough, as far as there is any."""
+        before = wanted = call.grant.memory
         while used >= NEARLY * wanted and wanted < ceiling:
             wanted = min(2 * wanted, ceiling)
         self._capacity.extend(call.grant, wanted)
-        if call.grant.memory > before and call.live is not None:
+        if call.grant.memory > before:
             log.info("a call gets more memory", call=call.record.call_id, memory=call.grant.memory)
-            try:
-                await call.live.sandbox.set_limits(call.limits)
-            except SandboxError:
-                return  # it has ended: its run tells how
-        if used > call.grant.memory:
-            call.stop(StopKind.MEMORY)

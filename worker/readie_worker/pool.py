@@ -21,7 +21,7 @@ from readie_worker.starting import LiveSandbox, Starter
 FIRST_PAUSE_S = 0.5  # after a failed start, doubled each time
 LONGEST_PAUSE_S = 30.0
 # What a sandbox may use until its call sets its own limits.
-IDLE_LIMITS = Limits(memory=1 << 30)
+IDLE_LIMITS = Limits(memory=1 << 30, growing=True)
 
 log = structlog.stdlib.get_logger(__name__)
 

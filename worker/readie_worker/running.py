@@ -33,7 +33,7 @@ class Running:
     ) -> None:
         self.record = record
         self.grant = grant
-        self.growing = False  # somebody watches, and will give it more memory than the grant
+        self.growing = True  # as far as is known, it can have more memory than the grant
         self.options = options
         self.taken_at = taken_at  # loop time
         self.fenced_in = record.state is State.RUNNING

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from readie_wire.outcome import StartKind
 from readie_worker.background import Background
@@ -111,8 +111,12 @@ class Starter:
         *,
         ahead: bool = False,
     ) -> LiveSandbox:
-        """Restore ``checkpoint``, or start cold. Raises `NotStartedError`; nothing is left then."""
-        spec = SandboxSpec(next(self._names), limits, self._narrowed(network))
+        """Restore ``checkpoint``, or start cold. Raises `NotStartedError`; nothing is left then.
+
+        One that needs more than its memory to come up fails at once, even where it may grow later.
+        """
+        fixed = replace(limits, growing=False)
+        spec = SandboxSpec(next(self._names), fixed, self._narrowed(network))
         what = "a cold start" if checkpoint is None else f"the restore of {checkpoint.key}"
         try:
             async with asyncio.timeout(self.start_timeout):
@@ -126,7 +130,14 @@ class Starter:
             ) from error
         except (SandboxError, OSError) as error:
             raise NotStartedError(f"{what} failed: {error}") from error
-        return await self._greeted(sandbox, spec, what, ahead)
+        live = await self._greeted(sandbox, spec, what, ahead)
+        try:
+            if limits != fixed:
+                await sandbox.set_limits(limits)
+        except SandboxError as error:
+            self.discard(live)
+            raise NotStartedError(f"{what}: {error}") from error
+        return live
 
     async def _greeted(
         self, sandbox: Sandbox, spec: SandboxSpec, what: str, ahead: bool

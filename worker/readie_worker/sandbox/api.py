@@ -22,10 +22,13 @@ class Limits:
 
     ``max_memory`` is how far somebody who watches it lets its memory grow, where that was said: a
     runtime whose limit refuses an allocation at once, before anybody can raise it, allows so much.
+    ``growing`` says that somebody will raise ``memory``, or set limits without it: where a runtime
+    can, what meets the limit until then waits instead of being ended.
     """
 
     memory: int
     max_memory: int = 0
+    growing: bool = False
     cpus: float = 0.0
     pids: int = 512
     open_files: int = 4096
