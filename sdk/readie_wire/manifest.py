@@ -6,17 +6,12 @@ price it. Unknown keys are ignored; another version is refused by name.
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
-from readie_wire.versions import (
-    MANIFEST_VERSION,
-    PROTOCOL_VERSION,
-    UnsupportedVersionError,
-    require_readable,
-)
+from readie_wire.fields import Fields, parse_json
+from readie_wire.versions import MANIFEST_VERSION, PROTOCOL_VERSION
 
 READABLE_MANIFESTS = frozenset({MANIFEST_VERSION})
 RUNTIMES = ("fork", "gvisor")
@@ -89,8 +84,8 @@ class Manifest:
     @classmethod
     def from_json(cls, value: Any) -> Self:
         """Raises `ManifestError`."""
-        read = _Fields(value, "manifest")
-        read.check_version()
+        read = Fields(value, "manifest", ManifestError)
+        read.check_version(READABLE_MANIFESTS)
         runtime = read.text("runtime")
         if runtime not in RUNTIMES:
             choices = ", ".join(RUNTIMES)
@@ -170,8 +165,8 @@ class CheckpointMeta:
     @classmethod
     def from_json(cls, value: Any) -> Self:
         """Raises `ManifestError`."""
-        read = _Fields(value, "meta")
-        read.check_version()
+        read = Fields(value, "meta", ManifestError)
+        read.check_version(READABLE_MANIFESTS)
         return cls(
             id=read.text("id"),
             runtime=read.text("runtime"),
@@ -185,15 +180,15 @@ class CheckpointMeta:
             fingerprint=read.text("fingerprint", ""),
             rootfs_digest=read.text("rootfs_digest", ""),
             cpu_features=read.texts("cpu_features"),
-            image_files=read.files("image_files"),
-            mapped_files=read.files("mapped_files"),
+            image_files=_files(read, "image_files"),
+            mapped_files=_files(read, "mapped_files"),
             gate=read.texts("gate"),
         )
 
 
 def load_manifest(data: bytes) -> Manifest:
     """Read the bytes of ``manifest.json``. Raises `ManifestError`."""
-    return Manifest.from_json(_parse(data, "manifest"))
+    return Manifest.from_json(parse_json(data, "manifest", ManifestError))
 
 
 def dump_manifest(manifest: Manifest) -> bytes:
@@ -202,77 +197,18 @@ def dump_manifest(manifest: Manifest) -> bytes:
 
 def load_meta(data: bytes) -> CheckpointMeta:
     """Read the bytes of ``meta.json``. Raises `ManifestError`."""
-    return CheckpointMeta.from_json(_parse(data, "meta"))
+    return CheckpointMeta.from_json(parse_json(data, "meta", ManifestError))
 
 
 def dump_meta(meta: CheckpointMeta) -> bytes:
     return _pretty(meta.to_json())
 
 
-class _Fields:
-    """Typed reading of one JSON object; errors name the place. Absent optional fields are empty."""
-
-    def __init__(self, value: Any, place: str) -> None:
-        if not isinstance(value, dict):
-            raise ManifestError(f"{place} must be an object")
-        self.value = value
-        self.place = place
-
-    def check_version(self) -> None:
-        try:
-            require_readable(self.place, self.value.get("version"), READABLE_MANIFESTS)
-        except UnsupportedVersionError as error:
-            raise ManifestError(str(error)) from error
-
-    def text(self, key: str, default: str | None = None) -> str:
-        found = self.value.get(key, default)
-        return found if isinstance(found, str) else self._refuse(key, "a string")
-
-    def number(self, key: str) -> float:
-        found = self.value.get(key, 0.0)
-        if type(found) not in (int, float) or not 0 <= found < math.inf:
-            return self._refuse(key, "a number, 0 or more")
-        return float(found)
-
-    def whole(self, key: str) -> int:
-        found = self.value.get(key, 0)
-        return found if type(found) is int and found >= 0 else self._refuse(key, "a whole number")
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        found = self.value.get(key, [])
-        if not isinstance(found, list) or not all(isinstance(entry, str) for entry in found):
-            return self._refuse(key, "a list of strings")
-        return tuple(found)
-
-    def object(self, key: str) -> dict[str, Any]:
-        found = self.value.get(key, {})
-        return found if isinstance(found, dict) else self._refuse(key, "an object")
-
-    def part(self, key: str) -> "_Fields":
-        return _Fields(self.object(key), f"{self.place}.{key}")
-
-    def parts(self, key: str) -> Sequence["_Fields"]:
-        found = self.value.get(key, [])
-        if not isinstance(found, list):
-            return self._refuse(key, "a list")
-        return [_Fields(entry, f"{self.place}.{key}[{n}]") for n, entry in enumerate(found)]
-
-    def files(self, key: str) -> tuple[MappedFile, ...]:
-        return tuple(
-            MappedFile(entry.text("path"), entry.whole("size"), entry.text("sha256"))
-            for entry in self.parts(key)
-        )
-
-    def _refuse(self, key: str, expected: str) -> NoReturn:
-        found = self.value.get(key)
-        raise ManifestError(f"{self.place}.{key} must be {expected}, not {found!r}")
-
-
-def _parse(data: bytes, place: str) -> Any:
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise ManifestError(f"{place} is not JSON: {error}") from error
+def _files(read: Fields, key: str) -> tuple[MappedFile, ...]:
+    return tuple(
+        MappedFile(entry.text("path"), entry.whole("size"), entry.text("sha256"))
+        for entry in read.parts(key)
+    )
 
 
 def _canonical(value: Any) -> bytes:

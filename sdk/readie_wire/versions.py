@@ -14,6 +14,7 @@ READABLE_PROTOCOLS = frozenset({3})
 
 CATALOGUE_VERSION = 2  # catalogue.json
 MANIFEST_VERSION = 1  # manifest.json and meta.json
+PUBLICATION_VERSION = 1  # every document of a bucket
 
 
 class UnsupportedVersionError(ValueError):

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from readie_infra.objects.errors import (
     ObjectConflictError,
@@ -57,7 +58,7 @@ class DirectoryObjects:
     def stream(self, key: str, offset: int = 0) -> Iterator[Iterator[bytes]]:
         with _translated(key), self._path(key).open("rb") as file:
             file.seek(offset)
-            yield iter(lambda: file.read(CHUNK_BYTES), b"")
+            yield _chunks(key, file)
 
     def head(self, key: str) -> Head | None:
         path = self._path(key)
@@ -141,6 +142,12 @@ class DirectoryObjects:
             yield
         finally:
             os.close(descriptor)
+
+
+def _chunks(key: str, file: BinaryIO) -> Iterator[bytes]:
+    with _translated(key):
+        while chunk := file.read(CHUNK_BYTES):
+            yield chunk
 
 
 def _tag(data: bytes) -> str:

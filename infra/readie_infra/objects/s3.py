@@ -68,7 +68,7 @@ class S3Objects:
         with _translated(key):
             body = self._client.get_object(**self._named(key), **wanted)["Body"]
             try:
-                yield body.iter_chunks(CHUNK_BYTES)
+                yield _chunks(key, body)
             finally:
                 body.close()
 
@@ -166,6 +166,11 @@ def make_client(
         client.close()
         client = make("path")
     return client
+
+
+def _chunks(key: str, body: Any) -> Iterator[bytes]:
+    with _translated(key):
+        yield from body.iter_chunks(CHUNK_BYTES)
 
 
 def _is_aws(url: str) -> bool:

@@ -1,0 +1,164 @@
+"""Removes from a bucket what nothing refers to any more: first marked, later deleted."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from readie_infra.bucket import Trust
+from readie_infra.objects import Document, ObjectConflictError, ObjectMissingError, ObjectStore
+from readie_pipeline.errors import PublishError
+from readie_pipeline.publish.surveying import generations, pointers
+from readie_wire.publication import (
+    GENERATIONS,
+    INTENTS,
+    MARKS,
+    OBJECTS,
+    Intent,
+    Marks,
+    PublicationError,
+    manifest_key,
+)
+
+PROBES = "probes/"
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """``marked`` are newly seen as unused, ``deleted`` are gone; ``freed`` bytes were theirs."""
+
+    kept: int
+    marked: int
+    deleted: int
+    freed: int
+
+
+def collect(
+    store: ObjectStore, *, min_age_s: float, keep: int, now: float | None = None
+) -> Collected:
+    """One round. What has been unused for ``min_age_s`` in two rounds is deleted.
+
+    Kept are: what pointers name (the previous one included), the ``keep`` newest generations of
+    each flavor and root filesystem, and what publications under way are about to refer to.
+    Raises `PublishError` when another collector is at work, `BucketError` and `ObjectError`.
+    """
+    now = time.time() if now is None else now
+    seen, etag = _marks(store)
+    stored = _stored(store)
+    used = _used(store, keep, now - min_age_s)
+    unused = {key: seen.unused.get(key, now) for key in stored.keys() - used}
+    due = sorted(
+        (
+            key
+            for key, since in unused.items()
+            if max(since, stored[key].modified) <= now - min_age_s
+        ),
+        # A manifest goes before its objects: a generation is never listed without them.
+        key=lambda key: (not key.startswith(GENERATIONS), key),
+    )
+    etag = _write(store, Marks(unused, due), etag)
+    # Publishers that wrote their intent before they could see these marks are seen now.
+    still_used = _used(store, keep, now - min_age_s) if due else set()
+    deleted = [key for key in due if key not in still_used]
+    for key in deleted:
+        store.delete(key)
+    remaining = {key: since for key, since in unused.items() if key not in {*deleted, *still_used}}
+    _write(store, Marks(remaining), etag)
+    _sweep_leftovers(store, now - min_age_s)
+    return Collected(
+        kept=len(stored) - len(deleted),
+        marked=len(unused.keys() - seen.unused.keys()),
+        deleted=len(deleted),
+        freed=sum(stored[key].size for key in deleted),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    size: int
+    modified: float
+
+
+def _stored(store: ObjectStore) -> Mapping[str, _Stored]:
+    return {
+        entry.key: _Stored(entry.size, entry.modified)
+        for space in (OBJECTS, GENERATIONS)
+        for entry in store.list(space)
+    }
+
+
+def _used(store: ObjectStore, keep: int, before: float) -> set[str]:
+    """Every key that something refers to, or may refer to soon."""
+    used: set[str] = set()
+    for intent in _intents(store, before):
+        used.update(intent.keys)
+    current = {
+        (found.pointer.flavor, target)
+        for found in pointers(store)
+        for target in found.pointer.targets
+    }
+    newest: dict[tuple[str, str], int] = {}
+    # Whoever signed it: a list decides here what is kept, never what is run.
+    for held in generations(store, Trust(unsigned=True)):
+        if held.listed is None:
+            continue
+        kind = (held.flavor, held.listed.rootfs)
+        newest[kind] = newest.get(kind, 0) + 1
+        if (held.flavor, held.target) in current or newest[kind] <= keep:
+            used |= {held.key, *held.listed.keys}
+    named = {manifest_key(flavor, target.generation) for flavor, target in current}
+    if missing := named - used:
+        raise PublishError(
+            f"{min(missing)}, which a pointer names, cannot be read: nothing is collected"
+        )
+    return used
+
+
+def _intents(store: ObjectStore, before: float) -> list[Intent]:
+    """Those of publications that may still be under way."""
+    found = []
+    for entry in list(store.list(INTENTS)):
+        if entry.modified < before:
+            continue
+        try:
+            found.append(Intent.load(store.get(entry.key).data))
+        except ObjectMissingError:  # it ended meanwhile: its pointer is read after this
+            continue
+        except PublicationError as error:
+            raise PublishError(f"{entry.key}: {error}; nothing is collected") from error
+    return found
+
+
+def _sweep_leftovers(store: ObjectStore, before: float) -> None:
+    """What killed publishers left behind."""
+    for space in (INTENTS, PROBES):
+        for entry in list(store.list(space)):
+            if entry.modified < before:
+                store.delete(entry.key)
+
+
+def _marks(store: ObjectStore) -> tuple[Marks, str | None]:
+    try:
+        found: Document = store.get(MARKS)
+    except ObjectMissingError:
+        return Marks(), None
+    try:
+        return Marks.load(found.data), found.etag
+    except PublicationError as error:
+        raise PublishError(f"{MARKS} in {store.url}: {error}") from error
+
+
+def _write(store: ObjectStore, marks: Marks, etag: str | None) -> str:
+    """Replace the marks; their new tag. Raises `PublishError` when somebody else did."""
+    data = marks.dump()
+    try:
+        if etag is None:
+            store.put_if_absent(MARKS, data)
+        else:
+            store.put_if_match(MARKS, data, etag)
+    except ObjectConflictError as error:
+        if store.get(MARKS).data != data:  # else it was our own put, repeated by the client
+            raise PublishError(f"another gc is at work in {store.url}; let it end") from error
+    found = store.get(MARKS)
+    if found.data != data:
+        raise PublishError(f"another gc is at work in {store.url}; let it end")
+    return found.etag

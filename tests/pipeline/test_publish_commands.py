@@ -1,0 +1,76 @@
+"""The commands around a bucket, as an operator types them, on a real S3 server."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from readie_infra.errors import SettingsError
+from readie_pipeline.cli import cli
+from readie_pipeline.errors import PublishError
+from support.generations import EMPTY
+from support.published import write_captured
+from support.s3_servers import S3Server
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs one command on a new bucket; an error of ours is raised as such."""
+    monkeypatch.setenv("READIE_BUCKET", s3.make_bucket())
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*words: object) -> Result:
+        result = CliRunner().invoke(cli, [str(word) for word in words])
+        if isinstance(result.exception, Exception):
+            raise result.exception
+        return result
+
+    return run
+
+
+def test_from_a_key_to_a_rollback(run: Run, tmp_path: Path) -> None:
+    public = run("keygen", "--out", tmp_path / "key.pem").stdout.strip()
+    ids = []
+    for n in (1, 2):
+        folder = tmp_path / f"g{n}"
+        made = write_captured(
+            folder, {EMPTY: [], "checkpoint_1": ["json"]}, created=f"2026010{n}T000000"
+        )
+        ids.append(made.generation)
+        told = run(
+            *("publish", "--generation", folder, "--signing-key", tmp_path / "key.pem"),
+            "--allow-host-rootfs",
+        ).stdout
+        assert f"generation {made.generation} is current for cpu/any" in told
+    assert f"it replaces {ids[0]}" in told
+    shown = run("list", "--public-key", public).stdout
+    assert re.search(rf"{ids[1]} +cpu +any +6 +0.3 +current since", shown)
+    assert re.search(rf"{ids[0]} .*previous", shown)
+    assert run("verify", "--public-key", public).stdout.count("as it was published") == 2
+    assert f"{ids[0]} is current for cpu/any again" in run("rollback").stdout
+    assert re.search(rf"{ids[0]} .*current since", run("list").stdout)
+    assert "0 objects deleted" in run("gc").stdout
+
+
+def test_what_cannot_be_is_said(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "made"
+    write_captured(folder, {EMPTY: []})
+    assert "give either --signing-key" in run("publish", "--generation", folder).stderr
+    with pytest.raises(PublishError, match="--allow-host-rootfs"):
+        run("publish", "--generation", folder, "--unsigned")
+    with pytest.raises(PublishError, match="0 root filesystems for cpu"):
+        run("rollback")
+    with pytest.raises(SettingsError, match="is not supported"):
+        run("list", "--bucket", "http://x")
+    run("publish", "--generation", folder, "--unsigned", "--allow-host-rootfs")
+    assert "unchanged" not in run("list").stdout
+    told = run("publish", "--generation", folder, "--unsigned", "--allow-host-rootfs").stdout
+    assert "is current for cpu/any already" in told
+    stranger = run("keygen", "--out", tmp_path / "key.pem").stdout.strip()
+    assert "refused: " in run("list", "--public-key", stranger).stdout
+    with pytest.raises(PublishError, match="1 generations are damaged"):
+        run("verify", "--public-key", stranger)
