@@ -2,10 +2,14 @@
 
 import pytest
 
+from readie_infra.connecting import connect
 from readie_infra.store import CallStore, Event
+from readie_wire.keys import Keys
 from readie_wire.lifecycle import State
+from readie_wire.outcome import ErrorKind
 from readie_wire.records import CallRecord, reruns_allowed
 from support.call_records import FAILURE, OPTIONS, SUCCESS, enqueue, new_record, take
+from support.redis_servers import RedisServer
 
 
 def repeatable(retries: int = 1, **changes: object) -> CallRecord:
@@ -91,3 +95,20 @@ async def test_what_a_dead_worker_ran_is_lost_or_runs_again(store: CallStore) ->
     assert await store.leave("worker-a") == ([repeated.call_id], [plain.call_id])
     again = await take(store, worker="worker-b")
     assert (again.call_id, again.attempt, again.reruns) == (repeated.call_id, 2, 0)
+
+
+async def test_a_rerun_that_nobody_takes_does_not_claim_that_the_call_never_ran(
+    store: CallStore, each_redis: RedisServer
+) -> None:
+    await enqueue(store, repeatable())
+    record = await run(store)
+    assert await retry(store, record)
+    client = connect(each_redis.socket_url)
+    await client.zadd(Keys().due, {record.call_id: 1})
+    await client.aclose()
+    assert (await store.sweep()).expired == [record.call_id]
+    snapshot = await store.read(record.call_id)
+    assert snapshot is not None
+    assert snapshot.record.outcome is not None
+    assert snapshot.record.outcome.error is not None
+    assert snapshot.record.outcome.error.kind is ErrorKind.WORKER_LOST

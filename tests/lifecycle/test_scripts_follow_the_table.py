@@ -88,9 +88,12 @@ class Lifecycle(RuleBasedStateMachine):
         memory=st.sampled_from((SMALL, LARGE)),
         exposed=st.booleans(),
         pinned=st.booleans(),
+        reruns=st.integers(0, 2),
     )
-    def enqueue(self, token: str, memory: int, exposed: bool, pinned: bool) -> None:
-        self.accept(ModelCall("", token, memory, exposed, pinned))
+    def enqueue(
+        self, token: str, memory: int, exposed: bool, pinned: bool, reruns: int = 0
+    ) -> None:
+        self.accept(ModelCall("", token, memory, exposed, pinned, reruns=reruns))
 
     @rule(token=st.sampled_from(TOKENS))
     def open_a_session(self, token: str) -> None:
@@ -126,7 +129,7 @@ class Lifecycle(RuleBasedStateMachine):
         record = new_record(
             token=call.token,
             exposed=call.exposed,
-            options={**OPTIONS, "memory": call.memory},
+            options={**OPTIONS, "memory": call.memory, "retries": call.reruns},
             session=call.session,
             **choice,
         )
@@ -274,6 +277,18 @@ class Lifecycle(RuleBasedStateMachine):
         assert released == (holds and call.may(Transition.RELEASE))
         if released:
             self.model.hand_back(call)
+
+    @rule(lease=leases, logs=st.integers(0, 2))
+    def retry(self, lease: Lease, logs: int) -> None:
+        call, holds = self.held(lease)
+        again = self.run(
+            self.store.retry(
+                lease.call_id, lease.owner, lease.attempt, [Event("log", b"{}")] * logs
+            )
+        )
+        assert again == (holds and call.state in HELD and self.model.run_again(call))
+        if again:
+            call.events += ["log"] * logs
 
     @rule(lease=leases, count=st.integers(0, 3))
     def emit(self, lease: Lease, count: int) -> None:

@@ -18,6 +18,7 @@ class ModelCall:
     exposed: bool
     pinned: bool
     session: str = ""
+    reruns: int = 0
     state: State = State.QUEUED
     owner: str = ""
     attempt: int = 0
@@ -111,6 +112,17 @@ class Model:
         session.current = session.line.pop(0)
         self.queue[session.token].append(session.current)
 
+    def run_again(self, call: ModelCall) -> bool:
+        """Whether a run that came to nothing is repeated; then the call is first in its line."""
+        if call.reruns < 1 or call.cancel or call.session:
+            return False
+        call.reruns -= 1
+        call.move(Transition.RETRY if call.state is State.RUNNING else Transition.RELEASE)
+        call.overdue = False
+        call.owner = ""
+        self.back[call.token].append(call.call_id)
+        return True
+
     def hand_back(self, call: ModelCall) -> None:
         call.move(Transition.RELEASE)
         call.overdue = False
@@ -160,6 +172,8 @@ class Model:
             if call.state is State.LEASED:
                 requeued.add(call.call_id)
                 self.hand_back(call)
+            elif self.run_again(call):
+                requeued.add(call.call_id)
             else:
                 lost.add(call.call_id)
                 self.end(call, Transition.LOSE)

@@ -6,16 +6,16 @@
 --   sessions    zset   sessions that were idle too long, or whose running call is given up, end
 --   calls, back, ready, bell, held, ev, subs, idem, session as in the other steps
 -- ARGV 2 how many, 3 most leases, 4 TTL ms, 5… outcomes: expired, lost, cancelled, 8 expired in a
--- busy session, 9 in a session that ended. Answers {expired, lost, cancelled, requeued, ended sessions}.
+-- busy session, 9 in a session that ended, 10 expired after a run. Answers {expired, lost, cancelled, requeued, ended sessions}.
 local expired, lost, cancelled, requeued = {}, {}, {}, {}
 for _, call in ipairs(redis.call('ZRANGEBYSCORE', DUE, '-inf', digits(now), 'LIMIT', 0, ARGV[2])) do
   local f = redis.call('HMGET', call_key(call), 'state', 'attempt', 'cancel', 'flavor', 'token', 'entry',
-    'stream', 'session')
+    'stream', 'session', 'started_ms')
   local state = f[1]
   if state == 'queued' then
     local busy = f[8] and f[8] ~= '' and redis.call('HGET', session_key(f[8]), 'current') ~= call
     pull(f[7], f[6], f[4], f[5])
-    conclude(call, 'expired', busy and ARGV[8] or ARGV[5], ARGV[4])
+    conclude(call, 'expired', f[9] and ARGV[10] or busy and ARGV[8] or ARGV[5], ARGV[4])
     table.insert(expired, call)
   elseif state == 'leased' and tonumber(f[2]) < tonumber(ARGV[3]) then
     requeue(call)

@@ -11,6 +11,14 @@ def expired() -> Outcome:
     )
 
 
+def expired_again() -> Outcome:
+    return _ending(
+        ErrorKind.WORKER_LOST,
+        "readie.WorkerLostError",
+        "the call's sandbox or worker was lost while it ran, and no worker took it for another run",
+    )
+
+
 def lost() -> Outcome:
     return _ending(
         ErrorKind.WORKER_LOST,

@@ -34,6 +34,7 @@ class Sweeping(Fleet):
             outcome_text(endings.cancelled()),
             outcome_text(endings.session_busy()),
             outcome_text(endings.session_ended("its sandbox was given up")),
+            outcome_text(endings.expired_again()),
         )
         self._rebuild_from, rebuilt = await self._steps.run("rebuild", self._rebuild_from, limit)
         requeued_of_dead, lost_of_dead = await self._bury()
