@@ -1,5 +1,6 @@
 """A call whose sandbox dies runs again as often as it allows; what it did is counted on disk."""
 
+import asyncio
 import contextlib
 import os
 import sys
@@ -12,10 +13,13 @@ from typing import Any
 import cloudpickle
 import pytest
 
+from readie_infra.connecting import connect
+from readie_infra.store import CallStore, Limits
 from readie_wire.outcome import ErrorKind
 from readie_worker.sandbox.fork import ForkRuntime
 from readie_worker.service import Worker
 from support.calling import Caller
+from support.redis_servers import RedisServer
 
 StartWorker = Callable[..., AbstractAsyncContextManager[Worker]]
 
@@ -129,3 +133,26 @@ async def test_a_timeout_is_kept_from_outside_and_is_no_reason_either(
     ended = await caller.call(outlast, tally, timeout=1.0, retries=3)
     assert ended.error.kind is ErrorKind.TIMEOUT
     assert read(tally) == "x"
+
+
+async def test_a_call_that_outlasts_every_lease_runs_once_while_its_worker_beats(
+    short_path: Path, start_worker: StartWorker, caller: Caller, server: RedisServer, tally: Path
+) -> None:
+    def linger(tally: Path) -> str:
+        with tally.open("a") as file:
+            file.write("x")
+        time.sleep(4)
+        return read(tally)
+
+    impatient = CallStore(connect(server.socket_url), limits=Limits(silence_s=1.0))
+    runtime = ForkRuntime(short_path / "run", environment=os.environ)
+    await runtime.open()
+    async with start_worker(runtime, beat=0.1):
+        call = await caller.spawn(linger, tally, retries=3)
+        swept: list[str] = []
+        for _ in range(20):  # far more than the silence that it allows
+            swept += [*(found := await impatient.sweep()).lost, *found.requeued]
+            await asyncio.sleep(0.2)
+        assert swept == []
+        assert (await caller.end_of(call)).value == "x"
+    await impatient.close()
