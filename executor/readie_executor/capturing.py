@@ -63,7 +63,8 @@ def _become_clone(clone: Clone, prepared: Prepared) -> None:
     surroundings.create()
     surroundings.enter()
     output.configure()
-    hygiene.freshen(prepared.baseline, prepared.generators, clone.ticket.entropy)
+    hygiene.settle(prepared.baseline)
+    hygiene.freshen(prepared.generators, clone.ticket.entropy)
     hooks.run_after_restore()
 
 

@@ -1,5 +1,6 @@
 """What the call sees around it: environment variables, private folders, working directory."""
 
+import contextlib
 import os
 import sys
 import time
@@ -33,8 +34,11 @@ class Surroundings:
         return f"{self.folder}/work"
 
     def create(self) -> None:
+        """Make the folders; those that are there already are kept."""
+        os.makedirs(self.folder, mode=0o700, exist_ok=True)  # noqa: PTH103 - pathlib stays unloaded
         for path in (self.home, self.temporary, self.work):
-            os.makedirs(path, mode=0o700, exist_ok=True)  # noqa: PTH103 - pathlib stays unloaded
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(path, 0o700)  # noqa: PTH102
 
     def enter(self) -> None:
         """Replace the process's environment and working directory by a fresh call's."""
@@ -102,6 +106,12 @@ def inherited(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def replace_environment(variables: Mapping[str, str]) -> None:
-    os.environ.clear()
-    os.environ.update(variables)
-    time.tzset()  # TZ may differ from the one the process began with
+    """Write what differs: a clone has most of it from its zygote, and pays for each page it touches."""
+    zone = os.environ.get("TZ")
+    for name in os.environ.keys() - variables.keys():
+        del os.environ[name]
+    for name, value in variables.items():
+        if os.environ.get(name) != value:
+            os.environ[name] = value
+    if variables.get("TZ") != zone:
+        time.tzset()

@@ -42,6 +42,11 @@ def serve_forks(
         refusal = {"reason": str(error), "package": error.package, "traceback": error.trace}
         control.sendall(encode_line({"type": "refused", **refusal}))
         return None
+    # Once for all clones: whatever a clone writes to is copied first, page by page, which is most
+    # of what making one costs.
+    hygiene.settle(prepared.baseline)
+    surroundings.enter()
+    output.configure()
     report = {**prepared.report, "pid": os.getpid()}
     control.sendall(encode_line({"type": "ready", "report": report}))
     kernel.outlive_parent()
@@ -51,7 +56,6 @@ def serve_forks(
     own = Surroundings(child.request.folder, surroundings.variables)
     own.create()
     own.enter()
-    output.configure()
-    hygiene.freshen(prepared.baseline, prepared.generators)
+    hygiene.freshen(prepared.generators)
     hooks.run_after_restore()
     return Clone(child.connection, own)

@@ -41,18 +41,22 @@ class Baseline:
         )
 
 
-def freshen(baseline: Baseline, generators: Generators, entropy: bytes = b"") -> None:
-    """Undo what imports may have set, reseed what must differ between clones.
+def settle(baseline: Baseline) -> None:
+    """Undo what imports may have set; a process that was settled hands it on to its clones.
 
     Not undone: the hash seed of strings, which the interpreter fixes at its start, and settings
     inside packages, which are theirs.
     """
-    generators.reseed(entropy)
     os.umask(UMASK)
     _reset_signals()
     _reset_interpreter(baseline)
     _reset_warnings(baseline)
     _reset_logging(baseline)
+
+
+def freshen(generators: Generators, entropy: bytes = b"") -> None:
+    """In a clone: reseed and forget what must differ between clones."""
+    generators.reseed(entropy)
     _forget_identity()
 
 
