@@ -85,6 +85,28 @@ async def test_link_local_addresses_are_refused_at_once(networked: Bench) -> Non
     assert found in ("ConnectionRefusedError", "PermissionError", "OSError")
 
 
+async def test_there_is_no_way_around_the_filters_by_ipv6(networked: Bench) -> None:
+    def addresses() -> list[str]:
+        from pathlib import Path
+
+        lines = Path("/proc/net/if_inet6").read_text().splitlines()
+        return [line.split()[0] for line in lines if line.split()[-1] != "lo"]
+
+    def reach_all_nodes() -> str:
+        import socket
+
+        try:
+            with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+                probe.connect(("ff02::1", 9, 0, 2))
+                probe.send(b"x")
+        except OSError as error:
+            return type(error).__name__
+        return "sent"
+
+    assert await ask(networked, addresses) == []
+    assert await ask(networked, reach_all_nodes) != "sent"
+
+
 async def test_sandboxes_do_not_reach_each_other(networked: Bench) -> None:
     def own_address() -> str:
         import socket

@@ -95,27 +95,21 @@ class SandboxNetwork:
         interface = self._interface(link.slot)
         try:
             await _run("ip", "netns", "add", link.name)
-            await _run(
-                "ip",
-                "-batch",
-                "-",
-                stdin=(
-                    f"link add {interface} mtu {MTU} type veth peer name eth0 mtu {MTU} "
-                    f"netns {link.name}\n"
-                    f"addr add {outside}/{LINK_BITS} dev {interface}\n"
-                    f"link set {interface} up\n"
-                ),
+            await _run_ip(
+                f"link add {interface} mtu {MTU} type veth peer name eth0 mtu {MTU} "
+                f"netns {link.name}",
+                # No address by itself: the sandbox speaks IPv4 alone, as the filters expect.
+                f"link set {interface} addrgenmode none",
+                f"addr add {outside}/{LINK_BITS} dev {interface}",
+                f"link set {interface} up",
             )
-            await _run(
-                "ip",
-                "-netns",
-                link.name,
-                "-batch",
-                "-",
-                stdin=(
-                    f"link set lo up\naddr add {inside}/{LINK_BITS} dev eth0\n"
-                    f"link set eth0 up\nroute add default via {outside}\n"
-                ),
+            await _run_ip(
+                "link set lo up",
+                "link set eth0 addrgenmode none",
+                f"addr add {inside}/{LINK_BITS} dev eth0",
+                "link set eth0 up",
+                f"route add default via {outside}",
+                netns=link.name,
             )
         except BaseException:
             await self.remove(link)
@@ -146,18 +140,19 @@ class SandboxNetwork:
         closed = ", ".join(sorted({LINK_LOCAL, str(POOL), *map(str, own)}))
         servers = ", ".join(name_servers()) or "0.0.0.0"  # noqa: S104 - matches no destination
         return f"""
-            table ip {self._table}
-            delete table ip {self._table}
-            table ip {self._table} {{
+            table inet {self._table}
+            delete table inet {self._table}
+            table inet {self._table} {{
                 chain input {{
                     type filter hook input priority -10;
-                    {ours} reject with icmp admin-prohibited
+                    {ours} reject with icmpx admin-prohibited
                 }}
                 chain forward {{
                     type filter hook forward priority -10;
+                    {ours} meta nfproto != ipv4 drop
                     {ours} ip daddr {{ {servers} }} udp dport 53 accept
                     {ours} ip daddr {{ {servers} }} tcp dport 53 accept
-                    {ours} ip daddr {{ {closed} }} reject with icmp admin-prohibited
+                    {ours} ip daddr {{ {closed} }} reject with icmpx admin-prohibited
                     {ours} ip saddr != {self._slice} drop
                     oifname "rd{self._owner}*" ct state established,related accept
                     oifname "rd{self._owner}*" drop
@@ -178,7 +173,7 @@ async def remove_leftovers(owner: str) -> None:
     with contextlib.suppress(NetworkError):
         for table in await _tables():
             if table.startswith(f"{_TABLE}_{owner}_"):
-                await _run("nft", "delete", "table", "ip", table)
+                await _run("nft", "delete", "table", "inet", table)
 
 
 def name_servers() -> list[str]:
@@ -238,9 +233,15 @@ async def _free_slice(
 
 
 async def _tables() -> list[str]:
-    printed = await _run("nft", "list", "tables", "ip")
+    printed = await _run("nft", "list", "tables", "inet")
     names = [line.split()[-1] for line in printed.splitlines() if line.strip()]
     return [name for name in names if name.startswith(f"{_TABLE}_")]
+
+
+async def _run_ip(*lines: str, netns: str | None = None) -> None:
+    """Several `ip` commands in one process, here or in a namespace."""
+    where = () if netns is None else ("-netns", netns)
+    await _run("ip", *where, "-batch", "-", stdin="".join(f"{line}\n" for line in lines))
 
 
 async def _run(*command: str, stdin: str = "") -> str:
