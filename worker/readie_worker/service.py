@@ -81,21 +81,8 @@ class Worker:
         shares = MemoryShares.of(plan.memory_total)
         self._capacity = Capacity(plan.slots, shares.calls)
         self._background = Background()
-        self._holdings = Holdings(
-            runtime,
-            Machine(plan.flavor, runtime.name, platform.python_version(), plan.strict_compat),
-            plan.artifacts,
-            resident=lambda size_mb: resident_bytes(runtime.name, size_mb),
-            resident_budget=shares.resident,
-        )
-        starter = Starter(
-            runtime,
-            self._background,
-            boot=plan.boot,
-            network=plan.network,
-            start_timeout=plan.start_timeout,
-            result_limit=plan.result_limit,
-        )
+        self._holdings = _holdings(plan, runtime, shares.resident)
+        starter = _starter(plan, runtime, self._background)
         self._pool = Pool(
             starter,
             self._holdings,
@@ -143,9 +130,9 @@ class Worker:
 
         The order of the end: (1) take no more calls; (2) let those that run end, then end them,
         while beats and orders go on, for their callers are told through the store; (3) stop
-        watching generations, let the pool and the sessions' sandboxes go; (4) wait for sandboxes being destroyed; (5) close
-        the runtime, which ends whatever is left; (6) sign off, last, so that nobody takes this
-        worker for dead while it still holds calls; (7) close the store.
+        watching generations, let the pool and the sessions' sandboxes go; (4) wait for sandboxes
+        being destroyed; (5) close the runtime, which ends whatever is left; (6) sign off, last, so
+        that nobody takes this worker for dead while it still holds calls; (7) close the store.
         """
         beater = Beater(self._open_store, self.describe, self._plan.beat, self._tick)
         self._holdings.on_change = lambda: self._follow(beater)
@@ -229,3 +216,25 @@ class Worker:
     def _follow(self, beater: Beater) -> None:
         self._pool.follow_holdings()
         beater.nudge()
+
+
+def _holdings(plan: Plan, runtime: Runtime, budget: int) -> Holdings:
+    """``budget``: bytes that checkpoints kept ready may take."""
+    return Holdings(
+        runtime,
+        Machine(plan.flavor, runtime.name, platform.python_version(), plan.strict_compat),
+        plan.artifacts,
+        resident=lambda size_mb: resident_bytes(runtime.name, size_mb),
+        resident_budget=budget,
+    )
+
+
+def _starter(plan: Plan, runtime: Runtime, background: Background) -> Starter:
+    return Starter(
+        runtime,
+        background,
+        boot=plan.boot,
+        network=plan.network,
+        start_timeout=plan.start_timeout,
+        result_limit=plan.result_limit,
+    )

@@ -59,9 +59,7 @@ class Submitting:
         runs = 1 + reruns_allowed(options)
         key_ttl = queue_timeout + runs * (self._limits.lease_s * self._limits.max_leases + timeout)
         accepted = compact({"call_id": record.call_id, "choice": record.choice.to_json()})
-        fields: list[str | bytes] = []
-        for name, value in record.new_fields().items():
-            fields += (name, value)
+        fields = [word for field in record.new_fields().items() for word in field]
         code, detail = await self._steps.run(
             "enqueue",
             record.call_id,
