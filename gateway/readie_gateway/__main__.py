@@ -12,6 +12,7 @@ from readie_gateway.fleet import FleetWatch
 from readie_gateway.metrics import Metrics
 from readie_gateway.services import Services
 from readie_gateway.serving import GatewayServer, address, listen
+from readie_gateway.sessions import SessionBook
 from readie_gateway.settings import GatewaySettings
 from readie_gateway.waiting import WaitingBoard
 from readie_infra.blobs import open_blobs
@@ -37,6 +38,7 @@ def compose(settings: GatewaySettings) -> Services:
         board=WaitingBoard(store, new_boot_id("gateway")),
         metrics=Metrics(),
         limits=settings.limits,
+        sessions=SessionBook(store),
     )
 
 

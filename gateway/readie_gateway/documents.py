@@ -9,7 +9,7 @@ from readie_gateway.json_text import dump, is_json
 from readie_infra.store import StoredEvent
 from readie_wire.http import API_PREFIX
 from readie_wire.outcome import Encoding, Outcome
-from readie_wire.records import CallRecord
+from readie_wire.records import CallRecord, SessionRecord
 
 
 def call_location(call_id: str) -> str:
@@ -52,6 +52,28 @@ def outcome_document(
     return dump(head | {"value_base64": base64.b64encode(result).decode("ascii")} | tail)
 
 
+def session_location(session_id: str) -> str:
+    return f"{API_PREFIX}/sessions/{session_id}"
+
+
+def session_document(record: SessionRecord) -> dict[str, Any]:
+    """A session as it is now."""
+    return {
+        "session_id": record.session_id,
+        "state": "ended" if record.ended else "open",
+        "reason": record.reason or None,
+        "flavor": record.flavor,
+        "options": record.options,
+        "worker_id": record.worker or None,
+        "running": record.current or None,
+        "waiting": record.waiting,
+        "served": record.served,
+        "opened_ms": record.opened_ms or None,
+        "used_ms": record.used_ms or None,
+        "ended_ms": record.ended_ms or None,
+    }
+
+
 def call_document(record: CallRecord) -> dict[str, Any]:
     """A call as it is now, without its result."""
     outcome = record.outcome
@@ -63,6 +85,7 @@ def call_document(record: CallRecord) -> dict[str, Any]:
         "flavor": record.flavor,
         "choice": record.choice.to_json(),
         "options": record.options,
+        "session": record.session or None,
         "waited": record.waited,
         "cancel": record.cancel or None,
         "attempt": record.attempt,

@@ -6,11 +6,14 @@ RefusedError                     status, code, detail; field, limit, headers whe
 ├── NotAcceptableError           406
 ├── UploadTimeoutError           408
 ├── ResultExpiredError           410
+├── SessionExpiredError          410
 ├── TooLargeError                413 names the limit
 ├── UnsupportedMediaTypeError    415
 ├── InvalidRequestError          422 names the field
 │   ├── UnknownCheckpointError
 │   └── IncompatiblePythonError
+├── SessionBusyError             429
+├── TooManySessionsError         429
 └── NoWorkerError                503
 """
 
@@ -83,6 +86,27 @@ class ResultExpiredError(RefusedError):
 
     status = 410
     code = ProblemCode.RESULT_EXPIRED
+
+
+class SessionExpiredError(RefusedError):
+    """The session is over, and what its calls left in memory is gone."""
+
+    status = 410
+    code = ProblemCode.SESSION_EXPIRED
+
+
+class SessionBusyError(RefusedError):
+    """Other calls of the session come first, for longer than this one would wait."""
+
+    status = 429
+    code = ProblemCode.SESSION_BUSY
+
+
+class TooManySessionsError(RefusedError):
+    """No more sessions may be open at a time."""
+
+    status = 429
+    code = ProblemCode.QUEUE_FULL
 
 
 class TooLargeError(RefusedError):

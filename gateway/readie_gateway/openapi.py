@@ -21,6 +21,9 @@ from readie_gateway.schemas import (
     GenerationViews,
     Pending,
     Readiness,
+    SessionBody,
+    SessionList,
+    SessionView,
     WorkerViews,
 )
 from readie_wire.http import (
@@ -36,10 +39,10 @@ _REF = "#/components/schemas/{model}"
 _MODELS: tuple[type[BaseModel], ...] = (
     *(CallBody, CallOptions, CallOutcome, Pending, CallView, CallList, Problem),
     *(WorkerViews, CatalogueViews, CatalogueView, GenerationViews),
-    *(ExplainBody, Explanation, Readiness),
+    *(ExplainBody, Explanation, Readiness, SessionBody, SessionView, SessionList),
 )
 # Their `options` are checked by `parse_options`, which names a wrong one; the schema says it here.
-_WITH_OPTIONS = (CallBody, CallView, ExplainBody)
+_WITH_OPTIONS = (CallBody, CallView, ExplainBody, SessionBody)
 _STREAM = {"schema": {"type": "string"}}
 _FRAMES = {"schema": {"type": "string", "format": "binary"}}
 
@@ -110,6 +113,7 @@ def _paths() -> dict[str, Any]:
                 more={MEDIA_SSE: _STREAM, MEDIA_FRAMES: _FRAMES},
             )
         },
+        **_session_paths(),
         f"{API_PREFIX}/workers": {"get": _operation("The live workers.", {200: WorkerViews})},
         f"{API_PREFIX}/catalogues": {
             "get": _operation(
@@ -143,6 +147,26 @@ def _paths() -> dict[str, Any]:
     }
 
 
+def _session_paths() -> dict[str, Any]:
+    path = f"{API_PREFIX}/sessions"
+    session_id = _parameter("session_id", "path", "The id that the session was opened with.")
+    return {
+        path: {
+            "post": {
+                **_operation("Open a session: calls that share a sandbox.", {201: SessionView}),
+                "requestBody": _body({MEDIA_JSON: _schema(SessionBody)}),
+            },
+            "get": _operation("The open sessions of this token.", {200: SessionList}),
+        },
+        f"{path}/{{session_id}}": {
+            "get": _operation(
+                "One session, also one that has ended.", {200: SessionView}, session_id
+            ),
+            "delete": _operation("End a session and its sandbox.", {200: SessionView}, session_id),
+        },
+    }
+
+
 def _invoke() -> dict[str, Any]:
     operation = _operation(
         "Run a call. 200: how it ended. 202: it has not ended within the wait.",
@@ -173,8 +197,9 @@ def _operation(
         str(status): {"description": summary, "content": {MEDIA_JSON: _schema(model)}}
         for status, model in answers.items()
     }
-    responses.setdefault("200", {"description": summary, "content": {}})
-    responses["200"]["content"] |= more or {}
+    first = next(iter(responses), "200")
+    responses.setdefault(first, {"description": summary, "content": {}})
+    responses[first]["content"] |= more or {}
     responses["default"] = {
         "description": "The request was refused.",
         "content": {MEDIA_PROBLEM: _schema(Problem)},

@@ -49,7 +49,6 @@ VariableName = Annotated[
 # What the format already names and this release cannot do: refused, so that no caller believes
 # that it was done. Each sentence says what to do instead.
 _NOT_YET = {
-    "session": "sessions are not supported yet; leave it out, and each call gets a fresh sandbox",
     "packages": "installing packages is not supported yet; build a generation that holds them",
     "secrets": "secrets are not supported yet; leave it out",
     "priority": "priorities are not supported yet; leave it out",
@@ -89,7 +88,9 @@ class CallOptions(BaseModel):
         default_factory=dict, description="Environment variables of the call."
     )
     secrets: list[str] = Field(default_factory=list, description="Not supported yet.")
-    session: str | None = Field(None, description="Not supported yet.")
+    session: str | None = Field(
+        None, description="Run in this session's sandbox, after the calls before it."
+    )
     checkpoint_id: str | None = Field(
         None,
         max_length=260,
@@ -119,6 +120,11 @@ class CallOptions(BaseModel):
             raise ValueError(_NOT_YET[info.field_name])
         return value
 
+    @field_validator("session")
+    @classmethod
+    def _require_an_id(cls, value: str | None) -> str | None:
+        return None if value is None else check_id(value, "the session")
+
     @field_validator("env")
     @classmethod
     def _bound_the_environment(cls, value: dict[str, str]) -> dict[str, str]:
@@ -146,6 +152,11 @@ class CallOptions(BaseModel):
         if self.checkpoint_id is not None and self.disable_optimized_execution:
             raise ValueError(
                 "checkpoint_id: cannot be pinned with disable_optimized_execution; choose one"
+            )
+        if self.session is not None and self.retries:
+            raise ValueError(
+                "retries: a call of a session cannot run again, for what the calls before it left in "
+                "memory would be gone; leave it out"
             )
         if self.needs_gpu and self.flavor == "cpu":
             raise ValueError("flavor: a GPU call runs on a gpu worker only")

@@ -59,6 +59,14 @@ def place(
     return _cheapest(generations[0], header, options, flavor)
 
 
+def place_session(options: CallOptions, fleet: Fleet) -> str:
+    """The flavor of a session's worker. Raises `NoWorkerError` for one that no worker could hold."""
+    flavor = _flavor(options, fleet)
+    if workers := fleet.of_flavor(flavor):
+        _require_a_worker_that_fits(workers, options, flavor)
+    return flavor
+
+
 def call_facts(options: CallOptions) -> CallFacts:
     """What a call demands of a checkpoint."""
     return CallFacts(

@@ -16,6 +16,9 @@ from readie_infra.errors import (
     BlobError,
     IdempotencyConflictError,
     QueueFullError,
+    SessionBusyError,
+    SessionEndedError,
+    SessionUnknownError,
     StoreUnavailableError,
 )
 from readie_wire.http import MEDIA_PROBLEM, ProblemCode
@@ -102,6 +105,27 @@ async def on_queue_full(request: Request, error: QueueFullError) -> Response:
     )
 
 
+async def on_session_unknown(request: Request, error: SessionUnknownError) -> Response:
+    detail = f"there is no session {error.session_id}; open one with POST /v1/sessions"
+    return _respond(404, ProblemCode.NOT_FOUND, detail, field="options.session")
+
+
+async def on_session_ended(request: Request, error: SessionEndedError) -> Response:
+    detail = f"{error}; open another one, and do again what prepares it"
+    return _respond(410, ProblemCode.SESSION_EXPIRED, detail, field="options.session")
+
+
+async def on_session_busy(request: Request, error: SessionBusyError) -> Response:
+    seconds = max(1, math.ceil(error.retry_after))
+    return _respond(
+        429,
+        ProblemCode.SESSION_BUSY,
+        f"{error}, and its calls run one at a time; try again in {seconds} s",
+        headers={"Retry-After": str(seconds)},
+        field="options.session",
+    )
+
+
 async def on_invalid_id(request: Request, error: Exception) -> Response:
     return _respond(404, ProblemCode.NOT_FOUND, str(error))
 
@@ -129,6 +153,9 @@ EXCEPTION_HANDLERS: dict[Any, Any] = {
     BlobError: on_blob_error,
     IdempotencyConflictError: on_idempotency_conflict,
     QueueFullError: on_queue_full,
+    SessionUnknownError: on_session_unknown,
+    SessionEndedError: on_session_ended,
+    SessionBusyError: on_session_busy,
     InvalidIdError: on_invalid_id,
     HTTPException: on_http_exception,
     ClientDisconnect: on_client_disconnect,

@@ -1,12 +1,19 @@
 """The bytes of a call's result (or of its pickled exception), wherever they are kept."""
 
-from readie_gateway.errors import NoWorkerError, ResultExpiredError
+from readie_gateway.errors import (
+    NoWorkerError,
+    ResultExpiredError,
+    SessionBusyError,
+    SessionExpiredError,
+)
 from readie_gateway.fleet import Fleet
 from readie_gateway.services import Services
 from readie_infra.errors import BlobMissingError
 from readie_wire.lifecycle import State
 from readie_wire.outcome import ErrorInfo, ErrorKind, Outcome, Receipt
 from readie_wire.records import CallRecord
+
+SESSION_RETRY_AFTER_S = 1
 
 
 async def read_result(services: Services, record: CallRecord) -> bytes:
@@ -36,8 +43,20 @@ def outcome_of(record: CallRecord) -> Outcome:
     return Outcome(ok=False, receipt=Receipt(record.call_id), error=error)
 
 
-def refuse_expired(fleet: Fleet, record: CallRecord) -> None:
-    """Raise `NoWorkerError` for a call that no worker took in time, with what the fleet lacks."""
+def refuse_unserved(fleet: Fleet, record: CallRecord) -> None:
+    """Raise for a call that never ran, through no fault of its own.
+
+    `NoWorkerError` where no worker took it in time, with what the fleet lacks; `SessionBusyError`
+    and `SessionExpiredError` for what its session did to it.
+    """
+    error = record.outcome.error if record.outcome else None
+    extra = {"call_id": record.call_id}
+    if error is not None and error.kind is ErrorKind.SESSION_ENDED:
+        raise SessionExpiredError(error.message, field="options.session", extra=extra)
+    if error is not None and error.kind is ErrorKind.SESSION_BUSY:
+        headers = {"Retry-After": str(SESSION_RETRY_AFTER_S)}
+        field = "options.session"
+        raise SessionBusyError(error.message, field=field, headers=headers, extra=extra)
     if record.state is not State.EXPIRED:
         return
     waited = record.options.get("queue_timeout", 0)
@@ -55,5 +74,5 @@ def refuse_expired(fleet: Fleet, record: CallRecord) -> None:
         why = f"all {len(workers)} workers were busy, or had too little memory free"
     raise NoWorkerError(
         f"no worker took the call within its queue_timeout of {waited:g} s, so it did not run: {why}",
-        extra={"call_id": record.call_id},
+        extra=extra,
     )

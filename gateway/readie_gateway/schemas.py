@@ -64,6 +64,7 @@ class CallView(BaseModel):
     flavor: str
     choice: ChoiceView
     options: dict[str, Any]
+    session: str | None
     waited: bool
     cancel: str | None
     attempt: int
@@ -79,6 +80,35 @@ class CallView(BaseModel):
 
 class CallList(BaseModel):
     calls: list[CallView]
+
+
+class SessionBody(BaseModel):
+    """What a session is opened with: options of its sandbox, for all its calls."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class SessionView(BaseModel):
+    """A session. Times in milliseconds since the epoch."""
+
+    session_id: str
+    state: Literal["open", "ended"]
+    reason: str | None = Field(description="Why it has ended.")
+    flavor: str
+    options: dict[str, Any]
+    worker_id: str | None = Field(description="Where its sandbox is.")
+    running: str | None = Field(description="The call that runs, or comes next.")
+    waiting: int
+    served: int
+    opened_ms: int | None
+    used_ms: int | None
+    ended_ms: int | None
+
+
+class SessionList(BaseModel):
+    sessions: list[SessionView]
 
 
 class WorkerViews(BaseModel):

@@ -7,6 +7,7 @@ import socket
 import uvicorn
 from starlette.types import ASGIApp
 
+from readie_gateway.joining import JoiningProtocol
 from readie_gateway.waiting import WaitingBoard
 
 log = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ class GatewayServer(uvicorn.Server):
             uvicorn.Config(
                 app,
                 loop="uvloop",
-                http="httptools",
+                http=JoiningProtocol,
                 ws="none",
                 lifespan="on",
                 log_config=None,

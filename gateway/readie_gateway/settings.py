@@ -7,6 +7,7 @@ from pydantic import Field
 
 from readie_gateway.services import QUEUE_LIMIT, WINDOW_MARGIN_S, Limits
 from readie_infra.settings import ServerSettings
+from readie_infra.store import DEFAULT_SESSION_IDLE_S
 from readie_wire.http import DEFAULT_PORT, PAYLOAD_LIMIT_BYTES, WAIT_WINDOW_S
 
 
@@ -39,6 +40,13 @@ class GatewaySettings(ServerSettings):
         description="Seconds an answer is held; below what proxies in front of it allow (often 60).",
     )
 
+    session_idle: float = Field(
+        default=DEFAULT_SESSION_IDLE_S,
+        gt=0,
+        validation_alias="SANDBOX_IDLE_TTL",
+        description="SANDBOX_IDLE_TTL: seconds a session may wait for its first call; as on the workers.",
+    )
+
     @property
     def exposed(self) -> bool:
         """Whether other machines can reach this gateway."""
@@ -56,4 +64,5 @@ class GatewaySettings(ServerSettings):
             queue=self.queue_limit,
             wait_window_s=self.wait_window,
             exposed=self.exposed,
+            session_idle_s=self.session_idle,
         )

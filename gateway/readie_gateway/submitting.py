@@ -7,7 +7,7 @@ from starlette.requests import Request
 
 from readie_gateway.bodies import Submission, read_submission
 from readie_gateway.errors import InvalidRequestError, TooLargeError
-from readie_gateway.options import CallOptions, parse_options
+from readie_gateway.options import CallOptions
 from readie_gateway.payloads import Payload
 from readie_gateway.placement import Placement, place
 from readie_gateway.services import Services
@@ -42,7 +42,9 @@ async def submit(
     """
     with Payload() as payload:
         submission = await read_submission(request, payload, services.limits.payload)
-        options = parse_options(submission.header.options)
+        options = await services.sessions.options_in_session(
+            submission.header.options, request.scope["token"]
+        )
         placement = place(
             submission.header, options, services.fleet.now, services.catalogues.loaded
         )
@@ -96,6 +98,7 @@ def _record(
         waited=waited,
         payload=b"" if blob else submission.payload.data,
         payload_blob=blob,
+        session=options.session or "",
     )
 
 

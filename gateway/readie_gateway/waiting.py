@@ -141,6 +141,7 @@ class WaitingBoard:
             for call_id, ending in calls.items():
                 for watch in self._watches.get(call_id, ()):
                     watch.ring(ending)
+            await asyncio.sleep(0)  # those that were rung answer before the next wait begins
 
     async def run_sweep(self) -> None:
         """End what time has ended, each second, for ever. Raises `StoreUnavailableError`."""

@@ -32,6 +32,7 @@ from readie._errors import (
     WorkerLostError,
 )
 from readie._remote import RemoteFunction, remote
+from readie._session import Session
 from readie_wire.hooks import after_restore, before_checkpoint
 
 __all__ = [
@@ -61,6 +62,7 @@ __all__ = [
     "ResultTooLargeError",
     "SandboxDiedError",
     "SerializationError",
+    "Session",
     "SessionExpiredError",
     "StillRunningError",
     "TransportError",

@@ -2,16 +2,26 @@
 
 import difflib
 from collections.abc import Mapping
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 
 from readie._errors import ConfigurationError
 
+if TYPE_CHECKING:
+    from readie._client import Client
 
-class Options(TypedDict, total=False):
-    """Times in seconds; sizes in bytes or as ``"512Mi"``, ``"2G"``."""
 
-    timeout: float
-    queue_timeout: float
+class OpenSession(Protocol):
+    """What `readie.Session` is to a call of it."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def client(self) -> "Client": ...
+
+
+class SandboxOptions(TypedDict, total=False):
+    """Options of a sandbox: of a call, or of a session for all its calls."""
+
     memory: int | str
     max_memory: int | str
     gpu: bool
@@ -19,16 +29,23 @@ class Options(TypedDict, total=False):
     max_gpu_memory: int | str
     cpu: float
     network: Literal["sandbox", "none"]
+    checkpoint_id: str
+    disable_optimized_execution: bool
+    flavor: Literal["cpu", "gpu"]
+
+
+class Options(SandboxOptions, total=False):
+    """Times in seconds; sizes in bytes or as ``"512Mi"``, ``"2G"``."""
+
+    timeout: float
+    queue_timeout: float
     packages: list[str]
     env: dict[str, str]
     secrets: list[str]
-    session: str
-    checkpoint_id: str
-    disable_optimized_execution: bool
+    session: str | OpenSession
     retries: int
     idempotent: bool
     priority: int
-    flavor: Literal["cpu", "gpu"]
     result_ttl: float
     stream_logs: bool
 

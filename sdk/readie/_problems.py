@@ -25,6 +25,7 @@ _CLASSES: Mapping[str, type[ReadieError]] = {
     ProblemCode.RESULT_EXPIRED: ResultExpiredError,
     ProblemCode.SESSION_EXPIRED: SessionExpiredError,
     ProblemCode.QUEUE_FULL: ResourceExhaustedError,
+    ProblemCode.SESSION_BUSY: ResourceExhaustedError,
     ProblemCode.NO_WORKER: ClusterUnavailableError,
     ProblemCode.STORE_UNAVAILABLE: ClusterUnavailableError,
     ProblemCode.INTERNAL: TransportError,

@@ -13,7 +13,7 @@ from readie._errors import ConfigurationError
 from readie._imports import ImportScan
 from readie._locality import Origin, locate
 from readie._loops import refuse_in_coroutine
-from readie._options import Options, checked
+from readie._options import OpenSession, Options, checked
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -102,11 +102,20 @@ class RemoteFunction(Generic[P, R]):
 
     @property
     def _chosen_client(self) -> Client:
+        if self._client is None and (session := self._session) is not None:
+            return session.client
         return self._client or default_client()
+
+    @property
+    def _session(self) -> OpenSession | None:
+        session = self._options.get("session")
+        return None if session is None or isinstance(session, str) else cast(OpenSession, session)
 
     def _job(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Job:
         everything = (*self._bound, *args)
         findings, options = self._scan.findings(), self._options
+        if (session := self._session) is not None:
+            options = {**options, "session": session.id}
         label = self._label
         return Job(label, self._function, everything, kwargs, options, findings, self._by_value)
 

@@ -18,10 +18,12 @@ from readie._errors import (
     RemoteExecutionError,
     RemoteExitError,
     RemoteTimeoutError,
+    ResourceExhaustedError,
     ResultNotSerializableError,
     ResultTooLargeError,
     SandboxDiedError,
     SerializationError,
+    SessionExpiredError,
     WorkerLostError,
 )
 from readie._pickling import unpack
@@ -43,6 +45,8 @@ _REFUSALS: Mapping[ErrorKind, Callable[[str], ReadieError]] = {
     ErrorKind.TIMEOUT: RemoteTimeoutError,
     ErrorKind.CANCELLED: ExecutionCancelledError,
     ErrorKind.EXPIRED: ClusterUnavailableError,
+    ErrorKind.SESSION_BUSY: ResourceExhaustedError,
+    ErrorKind.SESSION_ENDED: SessionExpiredError,
     ErrorKind.SERIALIZATION: SerializationError,
     ErrorKind.INCOMPATIBLE_PYTHON: IncompatiblePythonError,
     ErrorKind.INVALID_REQUEST: InvalidRequestError,

@@ -16,6 +16,7 @@ from typing import Any
 
 from readie._errors import (
     ClusterUnavailableError,
+    InvalidRequestError,
     LogLine,
     ResultExpiredError,
     StillRunningError,
@@ -118,6 +119,19 @@ class Service:
 
     def get(self, path: str) -> Steps[dict[str, Any]]:
         return (yield from self._json(self._request("GET", path)))
+
+    def open_session(self, options: Mapping[str, Any]) -> Steps[str]:
+        body = json.dumps({"options": dict(options)}).encode()
+        opened = yield from self._json(self._request("POST", "/sessions", body=(body,)))
+        return str(opened["session_id"])
+
+    def end_session(self, session_id: str) -> Steps[None]:
+        """One that has ended is left as it is, and so is one that ended so long ago as to be unknown."""
+        try:
+            yield from self._json(self._request("DELETE", f"/sessions/{session_id}"))
+        except InvalidRequestError as error:
+            if error.code != ProblemCode.NOT_FOUND:
+                raise
 
     def explain(self, imports: Sequence[str], options: Mapping[str, Any]) -> Steps[dict[str, Any]]:
         body = json.dumps({"imports": list(imports), "options": dict(options)}).encode()

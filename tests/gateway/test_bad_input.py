@@ -130,7 +130,6 @@ async def test_a_misspelt_option_is_refused_by_name_with_the_right_one(gateway: 
         ("env", {"A": 1}, "string"),
         ("env", {"A": "x" * 70_000}, "65536"),
         ("checkpoint_id", "../../etc", "valid"),
-        ("session", "sess-1", "not supported yet"),
         ("packages", ["numpy"], "not supported yet"),
         ("secrets", ["KEY"], "not supported yet"),
         ("retries", 11, "less than or equal to 10"),

@@ -120,7 +120,7 @@ def test_methods_lambdas_partials_and_cached_functions_are_callable() -> None:
         (lambda: untyped(_generator), "generator functions are not supported yet"),
         (lambda: untyped(_async_generator), "generator functions are not supported yet"),
         (lambda: untyped(memroy="1G"), "unknown option 'memroy'; did you mean 'memory'"),
-        (lambda: cast(Any, double).bind(zzz=1), "there are timeout, queue_timeout"),
+        (lambda: cast(Any, double).bind(zzz=1), "there are memory, max_memory"),
         (lambda: untyped(timeout="soon"), "timeout must be a number of seconds"),
     ],
 )

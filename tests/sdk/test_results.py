@@ -137,6 +137,8 @@ CASES: list[tuple[ErrorKind, Mapping[str, Any], type[ReadieError], Mapping[str, 
     (ErrorKind.PACKAGE_INSTALL, {}, readie.PackageInstallError, {}),
     (ErrorKind.INCOMPATIBLE_PYTHON, {}, readie.IncompatiblePythonError, {}),
     (ErrorKind.INVALID_REQUEST, {"field": "f"}, readie.InvalidRequestError, {"field": "f"}),
+    (ErrorKind.SESSION_BUSY, {}, readie.ResourceExhaustedError, {}),
+    (ErrorKind.SESSION_ENDED, {}, readie.SessionExpiredError, {}),
 ]
 
 

@@ -15,6 +15,7 @@ from readie_gateway.fleet import FleetWatch
 from readie_gateway.metrics import Metrics
 from readie_gateway.services import Limits, Services
 from readie_gateway.serving import GatewayServer, address, listen
+from readie_gateway.sessions import SessionBook
 from readie_gateway.waiting import WaitingBoard
 from readie_infra.blobs import DirectoryBlobs
 from readie_infra.connecting import connect
@@ -83,6 +84,7 @@ async def running_gateway(
         board=WaitingBoard(store, new_boot_id("gateway"), abandon_grace_s=abandon_grace_s),
         metrics=Metrics(),
         limits=limits or Limits(),
+        sessions=SessionBook(store),
     )
     listener = listen("127.0.0.1", 0)
     tokens = Tokens({TOKEN: "tests", OTHER_TOKEN: "others"})

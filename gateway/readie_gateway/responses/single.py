@@ -16,7 +16,7 @@ from readie_gateway.documents import (
 )
 from readie_gateway.following import follow, is_over
 from readie_gateway.json_text import dump
-from readie_gateway.results import outcome_of, read_result, refuse_expired
+from readie_gateway.results import outcome_of, read_result, refuse_unserved
 from readie_gateway.services import Services
 from readie_gateway.waiting import Watch
 from readie_infra.store import Snapshot, StoredEvent
@@ -39,8 +39,8 @@ def pending_response(call_id: str, state: str, reason: str = "") -> Response:
 async def outcome_response(
     services: Services, record: CallRecord, events: Sequence[StoredEvent]
 ) -> Response:
-    """How a call that is over ended. Raises `NoWorkerError` for one that no worker took."""
-    refuse_expired(services.fleet.now, record)
+    """How a call that is over ended. Raises what `refuse_unserved` does."""
+    refuse_unserved(services.fleet.now, record)
     logs = [event_document(event) for event in events if event.type == "log"]
     result = await read_result(services, record)
     body = outcome_document(record, outcome_of(record), result, logs)

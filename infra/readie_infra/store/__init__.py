@@ -14,6 +14,7 @@ from readie_infra.store.steps import Steps
 from readie_infra.store.submitting import Submitting
 from readie_infra.store.sweeping import Sweeping
 from readie_infra.store.values import (
+    DEFAULT_SESSION_IDLE_S,
     Cursor,
     Ending,
     Enqueued,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
 __all__ = [
+    "DEFAULT_SESSION_IDLE_S",
     "CallStore",
     "Cursor",
     "Ending",
