@@ -63,7 +63,7 @@ def write(tables: Sequence[Table], raw: dict[str, Sequence[Series]], *, load: fl
     about = (
         f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {platform.system()} {platform.machine()}, "
         f"{len(os.sched_getaffinity(0))} cores, CPython {platform.python_version()}. Load average before "
-        f"the run: {load:.1f}. Contestants of a table ran alternately."
+        f"the run: {load:.1f}{_priority()}. Contestants of a table ran alternately."
     )
     page = RESULTS / "latest.md"
     page.write_text(f"# Benchmarks\n\n{about}\n\n" + "\n".join(t.to_markdown() for t in tables))
@@ -73,3 +73,10 @@ def write(tables: Sequence[Table], raw: dict[str, Sequence[Series]], *, load: fl
     }
     (RESULTS / "latest.json").write_text(json.dumps(figures, indent=1) + "\n")
     return page
+
+
+def _priority() -> str:
+    """Said where it was used, since it hides other work on the machine."""
+    if os.sched_getscheduler(0) == os.SCHED_OTHER:
+        return ""
+    return "; everything measured had real-time priority over other work"
