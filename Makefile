@@ -1,14 +1,33 @@
 # The same verbs on a laptop and in CI: install fmt lint type test demo bench.
+# Building checkpoints: analyze capture generation rootfs-requirements clean-artifacts, FLAVOR=cpu|gpu.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
+FLAVOR ?= cpu
+RUNTIME ?= gvisor
+PLAN_DIR ?= pipeline/out/$(FLAVOR)-plan
+OUT := pipeline/out/$(FLAVOR)
+READIE_PLANNER ?= greedy
+READIE_MAX_CHECKPOINTS ?= 15
+READIE_SIZE_BUDGET_MB ?= 2048.0
+READIE_ALPHA ?= 0.002
+ANALYZE_EXCLUDE ?= google
+analyze capture rootfs-requirements: export READIE_PIPELINE_DATA := pipeline/data
+analyze capture rootfs-requirements: export FLAVOR := $(FLAVOR)
+analyze: export ANALYZE_EXCLUDE := $(ANALYZE_EXCLUDE)
+capture rootfs-requirements: export READIE_PLANNER := $(READIE_PLANNER)
+capture rootfs-requirements: export READIE_MAX_CHECKPOINTS := $(READIE_MAX_CHECKPOINTS)
+capture rootfs-requirements: export READIE_SIZE_BUDGET_MB := $(READIE_SIZE_BUDGET_MB)
+capture rootfs-requirements: export READIE_ALPHA := $(READIE_ALPHA)
+
 .DEFAULT_GOAL := help
-.PHONY: help install fmt lint type test demo bench docs-reference clean
+.PHONY: help install fmt lint type test demo bench docs-reference clean \
+	analyze capture generation rootfs-requirements clean-artifacts
 
 help: ## Show the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## Make .venv with everything in it; does nothing when pyproject.toml is unchanged
 
@@ -41,6 +60,23 @@ bench: install ## Measure this machine; writes benchmarks/results/
 
 docs-reference: install ## Write docs/reference/ anew from the code
 	$(BIN)/python docs/reference.py
+
+analyze: install ## Measure every package of the environment; writes pipeline/data/metadata/
+	$(BIN)/readie-pipeline analyze
+
+capture: install ## Plan and capture checkpoints (RUNTIME=gvisor|fork); writes pipeline/out/ and catalogues/
+	$(BIN)/readie-pipeline capture --runtime $(RUNTIME) --save-plan $(PLAN_DIR) --out $(OUT)
+	test -f $(OUT)/manifest.json
+	cp $(OUT)/catalogue.json catalogues/$(FLAVOR).json
+
+generation: capture ## The same, and what to do next
+	@echo "next: readie up --generations $(OUT), or readie-pipeline publish"
+
+rootfs-requirements: install ## Write the distributions that a plan needs to PLAN_DIR
+	$(BIN)/readie-pipeline plan --plan-dir $(PLAN_DIR)
+
+clean-artifacts: ## Remove a flavor's generation
+	rm -rf $(OUT)
 
 clean: ## Remove .venv and every cache
 	rm -rf $(VENV) .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

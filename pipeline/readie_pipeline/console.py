@@ -5,12 +5,16 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+_FILE_WIDTH = 160  # columns of a table that goes to a file or a pipe
+
 
 class Terminal:
     """Where commands write. ``out`` is for results, ``err`` for progress and warnings."""
 
     def __init__(self) -> None:
         self.out = Console(highlight=False, soft_wrap=True)
+        if not self.out.is_terminal:
+            self.out = Console(highlight=False, soft_wrap=True, width=_FILE_WIDTH)
         self.err = Console(stderr=True, highlight=False, soft_wrap=True)
 
     def say(self, text: str = "") -> None:
@@ -36,3 +40,9 @@ class Terminal:
                 progress.update(task, description=f"{doing} {name}")
                 yield name
                 progress.advance(task)
+
+
+def short(imports: Sequence[str], limit: int = 8) -> str:
+    """A list of modules for one line."""
+    more = f", and {len(imports) - limit} more" if len(imports) > limit else ""
+    return ", ".join(imports[:limit]) + more

@@ -15,7 +15,7 @@ from readie_pipeline.capture.capturer import Capturer
 from readie_pipeline.capture.cataloguing import provided
 from readie_pipeline.capture.fork import ForkCapturer
 from readie_pipeline.capture.gvisor import GVisorCapturer
-from readie_pipeline.console import Terminal
+from readie_pipeline.console import Terminal, short
 from readie_pipeline.errors import MeasureError, PipelineError
 from readie_pipeline.measure.interpreter import Interpreter
 from readie_pipeline.measure.inventory import Inventory
@@ -100,7 +100,7 @@ def show(terminal: Terminal, report: Report, out: Path) -> None:
         restore_s = report.captured[one.id].restore_s
         table.add_row(
             one.id,
-            ", ".join(one.canonical) or "nothing",
+            short(one.canonical) or "nothing",
             f"{one.size_mb:.1f}",
             "" if restore_s is None else f"{restore_s * 1000:.1f}",
         )

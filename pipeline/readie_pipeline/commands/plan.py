@@ -1,12 +1,11 @@
 """``readie-pipeline plan``: choose what each checkpoint imports."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from readie_pipeline.commands import options
-from readie_pipeline.console import Terminal
+from readie_pipeline.console import Terminal, short
 from readie_pipeline.measure.metadata import Metadata
 from readie_pipeline.plan.costs import Budget
 from readie_pipeline.plan.demand import Demand
@@ -100,9 +99,3 @@ def show_plan(terminal: Terminal, planned: Planned) -> None:
         f"no plan within the budget costs less than {planned.bound.total_s:.1f} s: "
         f"this one misses at most {planned.gap:.1%} of what could be saved"
     )
-
-
-def short(imports: Sequence[str], limit: int = 8) -> str:
-    """A list of modules for one line."""
-    more = f", and {len(imports) - limit} more" if len(imports) > limit else ""
-    return ", ".join(imports[:limit]) + more

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from readie_pipeline.errors import MeasureError
@@ -93,9 +93,10 @@ def load_metadata(data: bytes) -> Metadata:
             raise MeasureError(
                 f"the metadata has version {value['version']!r}; this build reads {METADATA_VERSION}"
             )
+        items = {name: Measurement.from_json(entry) for name, entry in value["items"].items()}
         return Metadata(
             python=str(value["python"]),
-            items={name: Measurement.from_json(entry) for name, entry in value["items"].items()},
+            items={name: _with_shared_modules(measured, items) for name, measured in items.items()},
             distributions=dict(value.get("distributions", {})),
             failures=dict(value.get("failures", {})),
         )
@@ -104,10 +105,15 @@ def load_metadata(data: bytes) -> Metadata:
 
 
 def dump_metadata(metadata: Metadata) -> bytes:
-    """The bytes of the file: one item a line, so that a new measurement reads well in a diff."""
+    """The bytes of the file: one item a line, so that a new measurement reads well in a diff.
+
+    The modules of an item are written without those of its dependencies: a file in which every
+    package repeats numpy's would be twenty times as large.
+    """
+    own = _own_modules(metadata.items)
     items = ",\n".join(
-        f"  {json.dumps(name)}: {json.dumps(metadata.items[name].to_json())}"
-        for name in sorted(metadata.items)
+        f"  {json.dumps(name)}: {json.dumps(replace(measured, modules=own[name]).to_json())}"
+        for name, measured in sorted(metadata.items.items())
     )
     head = {
         "version": METADATA_VERSION,
@@ -117,3 +123,17 @@ def dump_metadata(metadata: Metadata) -> bytes:
     }
     lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in head.items())
     return f'{{\n{lines},\n"items": {{\n{items}\n}}\n}}\n'.encode()
+
+
+def _own_modules(items: Mapping[str, Measurement]) -> Mapping[str, Sequence[str]]:
+    own: dict[str, Sequence[str]] = {}
+    # What needs least comes first, so that dependencies have been done.
+    for name in sorted(items, key=lambda name: (len(items[name].dependencies), name)):
+        shared = (own.get(dependency, ()) for dependency in items[name].dependencies)
+        own[name] = sorted(set(items[name].modules).difference(*shared))
+    return own
+
+
+def _with_shared_modules(measured: Measurement, items: Mapping[str, Measurement]) -> Measurement:
+    shared = (items[name].modules for name in measured.dependencies if name in items)
+    return replace(measured, modules=tuple(sorted(set(measured.modules).union(*shared))))
