@@ -11,7 +11,7 @@ from readie_gateway.auth import BearerAuth, Tokens
 from readie_gateway.cleaning import clean_blobs
 from readie_gateway.observing import Observing
 from readie_gateway.problems import EXCEPTION_HANDLERS
-from readie_gateway.routes import calls, explain, fleet, health, invoke, sessions
+from readie_gateway.routes import calls, dead, explain, fleet, health, invoke, sessions
 from readie_gateway.services import Services
 from readie_gateway.tending import SideTasks
 from readie_infra.errors import StoreUnavailableError
@@ -46,6 +46,7 @@ def create_app(services: Services, tokens: Tokens) -> Starlette:
             *invoke.routes(services),
             *calls.routes(services),
             *sessions.routes(services),
+            *dead.routes(services),
             *fleet.routes(services),
             *explain.routes(services),
             *health.routes(services),

@@ -16,11 +16,15 @@ from readie_gateway.schemas import (
     CallView,
     CatalogueView,
     CatalogueViews,
+    DeadLetterDetail,
+    DeadLetterList,
+    Dropped,
     ExplainBody,
     Explanation,
     GenerationViews,
     Pending,
     Readiness,
+    Requeued,
     SessionBody,
     SessionList,
     SessionView,
@@ -40,6 +44,7 @@ _MODELS: tuple[type[BaseModel], ...] = (
     *(CallBody, CallOptions, CallOutcome, Pending, CallView, CallList, Problem),
     *(WorkerViews, CatalogueViews, CatalogueView, GenerationViews),
     *(ExplainBody, Explanation, Readiness, SessionBody, SessionView, SessionList),
+    *(DeadLetterList, DeadLetterDetail, Requeued, Dropped),
 )
 # Their `options` are checked by `parse_options`, which names a wrong one; the schema says it here.
 _WITH_OPTIONS = (CallBody, CallView, ExplainBody, SessionBody)
@@ -114,6 +119,7 @@ def _paths() -> dict[str, Any]:
             )
         },
         **_session_paths(),
+        **_dead_paths(),
         f"{API_PREFIX}/workers": {"get": _operation("The live workers.", {200: WorkerViews})},
         f"{API_PREFIX}/catalogues": {
             "get": _operation(
@@ -163,6 +169,27 @@ def _session_paths() -> dict[str, Any]:
                 "One session, also one that has ended.", {200: SessionView}, session_id
             ),
             "delete": _operation("End a session and its sandbox.", {200: SessionView}, session_id),
+        },
+    }
+
+
+def _dead_paths() -> dict[str, Any]:
+    path = f"{API_PREFIX}/dead"
+    call_id = _parameter("call_id", "path", "The id of the parked call.")
+    return {
+        path: {
+            "get": _operation(
+                "Calls that came to nothing as often as they may.", {200: DeadLetterList}
+            )
+        },
+        f"{path}/{{call_id}}": {
+            "get": _operation(
+                "One of them, with its last words.", {200: DeadLetterDetail}, call_id
+            ),
+            "delete": _operation("Drop it, with its payload.", {200: Dropped}, call_id),
+        },
+        f"{path}/{{call_id}}/requeue": {
+            "post": _operation("Run it once more, under a new id.", {202: Requeued}, call_id)
         },
     }
 

@@ -111,6 +111,39 @@ class SessionList(BaseModel):
     sessions: list[SessionView]
 
 
+class DeadLetterView(BaseModel):
+    """A parked call. Time in milliseconds since the epoch."""
+
+    call_id: str
+    token: str
+    flavor: str
+    function: str
+    attempts: int
+    reason: str
+    last_words: str = Field(description="The end of what it printed.")
+    parked_ms: int
+
+
+class DeadLetterDetail(DeadLetterView):
+    call: CallView | None = Field(description="None where its record cannot be read.")
+
+
+class DeadLetterList(BaseModel):
+    dead: list[DeadLetterView]
+
+
+class Requeued(BaseModel):
+    """``call_id`` is the new call, ``requeued`` the parked one that it was."""
+
+    call_id: str
+    requeued: str
+
+
+class Dropped(BaseModel):
+    call_id: str
+    dropped: bool
+
+
 class WorkerViews(BaseModel):
     workers: list[WorkerRecord]
 

@@ -133,6 +133,14 @@ class Service:
             if error.code != ProblemCode.NOT_FOUND:
                 raise
 
+    def requeue(self, call_id: str) -> Steps[str]:
+        """Run a parked call once more; gives its new id."""
+        answer = yield from self._json(self._request("POST", f"/dead/{call_id}/requeue"))
+        return str(answer["call_id"])
+
+    def drop_dead(self, call_id: str) -> Steps[None]:
+        yield from self._json(self._request("DELETE", f"/dead/{call_id}"))
+
     def explain(self, imports: Sequence[str], options: Mapping[str, Any]) -> Steps[dict[str, Any]]:
         body = json.dumps({"imports": list(imports), "options": dict(options)}).encode()
         return (yield from self._json(self._request("POST", "/explain", body=(body,))))

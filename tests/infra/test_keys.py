@@ -28,6 +28,7 @@ NAMES = {
     "recent_key": "recent",
     "idempotency_key": "idempotency",
     "session_key": "session",
+    "dead_key": "dead",
     "session_calls_key": "session_calls",
 }
 

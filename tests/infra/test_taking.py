@@ -113,7 +113,7 @@ async def test_what_nobody_can_decode_is_ended_and_the_next_call_is_taken(
     each_redis.command("HSET", Keys().call(broken.call_id), "v", "1")
     snapshot = await store.read(broken.call_id)
     assert snapshot is not None
-    assert snapshot.record.state is State.FAILED
+    assert snapshot.record.state is State.DEAD
     assert snapshot.record.outcome is not None
     assert snapshot.record.outcome.error is not None
     assert snapshot.record.outcome.error.kind is ErrorKind.INVALID_REQUEST

@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 from readie_infra.connecting import connect
 from readie_infra.errors import SessionEndedError, SessionUnknownError
 from readie_infra.store import CallStore, Event, Limits, Offer
-from readie_wire.keys import Keys, new_session_id
+from readie_wire.keys import Keys
 from readie_wire.lifecycle import HELD, TERMINAL, State, Transition
 from readie_wire.records import CallRecord, SessionRecord
 from support.call_records import CHECKPOINT_KEY, FAILURE, OPTIONS, SUCCESS, new_record
@@ -43,6 +43,7 @@ ENDINGS = {
     State.SUCCEEDED: Transition.SUCCEED,
     State.FAILED: Transition.FAIL,
     State.CANCELLED: Transition.CANCEL,
+    State.DEAD: Transition.PARK,
 }
 
 
@@ -67,6 +68,7 @@ class Lifecycle(RuleBasedStateMachine):
         self.model = Model()
         self.calls = self.model.calls
         self.sessions = self.model.sessions
+        self.dropped: set[str] = set()
         self.back, self.queue = self.model.back, self.model.queue
 
     def teardown(self) -> None:
@@ -98,7 +100,7 @@ class Lifecycle(RuleBasedStateMachine):
     @rule(token=st.sampled_from(TOKENS))
     def open_a_session(self, token: str) -> None:
         if len(self.sessions) < MOST_SESSIONS:
-            session = ModelSession(new_session_id(), token)
+            session = ModelSession(f"sess-{len(self.sessions):032x}", token)  # in a known order
             record = SessionRecord(session.session_id, token, "cpu")
             for _ in range(2):
                 assert self.run(self.store.open_session(record))
@@ -209,6 +211,14 @@ class Lifecycle(RuleBasedStateMachine):
         self.back[token] = []
         self.queue[token] = self.run(self.order_of(KEYS.calls("cpu", token)))
         assert set(self.queue[token]) == waiting
+
+    @rule(data=st.data())
+    def an_operator_drops_a_call(self, data: st.DataObject) -> None:
+        call = self.any_call(data)
+        parked = call.state is State.DEAD and call.call_id not in self.dropped
+        assert self.run(self.store.drop_dead(call.call_id)) == parked
+        if parked:
+            self.dropped.add(call.call_id)
 
     @rule()
     def the_script_cache_is_lost(self) -> None:
@@ -351,6 +361,8 @@ class Lifecycle(RuleBasedStateMachine):
                 order = await self.order_of(stream)
                 assert order == model
                 entries += order
+        parked = await self.order_of(KEYS.dead("cpu"))
+        assert set(parked) == set(self.model.in_state(State.DEAD)) - self.dropped
         for session in self.sessions.values():
             entries += await self.compare_session(session)
         assert sorted(entries) == sorted(self.model.in_state(State.QUEUED))
@@ -392,8 +404,9 @@ class Lifecycle(RuleBasedStateMachine):
         ended = call.state in TERMINAL
         assert (record.outcome is not None) == ended
         assert (record.finished_ms > 0) == ended
-        for key in (KEYS.call(call.call_id), KEYS.events(call.call_id)):
-            assert (await self.client.ttl(key) > 0) == ended
+        kept = call.state is State.DEAD and call.call_id not in self.dropped
+        assert (await self.client.ttl(KEYS.call(call.call_id)) > 0) == (ended and not kept)
+        assert (await self.client.ttl(KEYS.events(call.call_id)) > 0) == ended
         assert await self.client.exists(KEYS.subscribers(call.call_id)) == (not ended)
 
     # The model's own small parts.

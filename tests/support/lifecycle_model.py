@@ -19,6 +19,7 @@ class ModelCall:
     pinned: bool
     session: str = ""
     reruns: int = 0
+    reran: bool = False
     state: State = State.QUEUED
     owner: str = ""
     attempt: int = 0
@@ -117,6 +118,7 @@ class Model:
         if call.reruns < 1 or call.cancel or call.session:
             return False
         call.reruns -= 1
+        call.reran = True
         call.move(Transition.RETRY if call.state is State.RUNNING else Transition.RELEASE)
         call.overdue = False
         call.owner = ""
@@ -150,9 +152,15 @@ class Model:
                 self.end(call, Transition.EXPIRE)
             elif call.cancel:
                 self.end(call, Transition.CANCEL, with_session=True)
+            elif call.state is State.LEASED and not call.session:
+                self.end(call, Transition.PARK)
             else:
-                self.end(call, Transition.LOSE, with_session=True)
+                self.lose(call, with_session=True)
         return ended, requeued
+
+    def lose(self, call: ModelCall, *, with_session: bool = False) -> None:
+        transition = Transition.PARK if call.reran else Transition.LOSE
+        self.end(call, transition, with_session=with_session)
 
     def leave(self, worker: str) -> tuple[set[str], set[str]]:
         """A worker is gone. Answers the calls requeued and those lost."""
@@ -176,7 +184,7 @@ class Model:
                 requeued.add(call.call_id)
             else:
                 lost.add(call.call_id)
-                self.end(call, Transition.LOSE)
+                self.lose(call)
         return requeued, lost
 
     def first_that_fits(self, token: str, offer: Offer) -> ModelCall | None:

@@ -26,6 +26,12 @@ def may_run_again(record: CallRecord, outcome: Outcome) -> bool:
     return outcome.error.kind in _LOST
 
 
+def is_poison(record: CallRecord, outcome: Outcome) -> bool:
+    """Whether this was the last of several runs that all came to nothing."""
+    has_run_again = record.reruns < reruns_allowed(record.options) and not record.session
+    return has_run_again and outcome.error is not None and outcome.error.kind in _LOST
+
+
 def notice(record: CallRecord, outcome: Outcome) -> Event:
     """A line for the caller among the call's own output, where its two runs meet."""
     assert outcome.error is not None  # noqa: S101 - see `may_run_again`

@@ -1,6 +1,7 @@
 """The two ends of a call that are kept elsewhere: its payload, and its outcome with its result."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import structlog
 
@@ -8,12 +9,13 @@ from readie_infra.blobs import BlobStore, result_key
 from readie_infra.errors import BlobError, StoreUnavailableError
 from readie_infra.store import CallStore, Event
 from readie_wire.http import INLINE_LIMIT_BYTES
+from readie_wire.lifecycle import State
 from readie_wire.records import CallRecord
 from readie_worker import outcomes
 from readie_worker.errors import NotStartedError
 from readie_worker.outcomes import Ending
 from readie_worker.persisting import persist
-from readie_worker.rerunning import may_run_again, notice
+from readie_worker.rerunning import is_poison, may_run_again, notice
 
 FETCH_PATIENCE_S = 10.0  # for a payload; the lease goes on meanwhile
 
@@ -49,10 +51,13 @@ class Settler:
     ) -> None:
         """Store the end of the call; what cannot be stored within the patience is lost, and logged.
 
-        A run that came to nothing is queued again instead, where the caller allows it.
+        A run that came to nothing is queued again instead, where the caller allows it; the last one
+        parks the call.
         """
         if may_run_again(record, ending.outcome) and await self._queued_again(record, ending, logs):
             return
+        if is_poison(record, ending.outcome):
+            ending = replace(ending, state=State.DEAD)
         ending, blob = await self._with_stored_body(record, ending)
         result = b"" if blob else ending.body
         try:

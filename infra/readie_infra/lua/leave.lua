@@ -27,7 +27,7 @@ for _, call in ipairs(redis.call('HKEYS', held_key(boot))) do
   elseif f[2] == boot and f[1] == 'running' and rerun(call) then
     table.insert(requeued, call)
   elseif f[2] == boot and f[1] == 'running' then
-    conclude(call, 'lost', ARGV[3], ARGV[4])
+    lose(call, ARGV[3], ARGV[4])
     table.insert(lost, call)
   end
 end

@@ -18,6 +18,7 @@ local function recent_key(token) return PREFIX .. 'recent:' .. token end
 local function idempotency_key(token, key) return PREFIX .. 'idem:' .. token .. ':' .. key end
 local function session_key(session) return PREFIX .. 'session:' .. session end
 local function session_calls_key(session) return PREFIX .. 'calls:session:' .. session end
+local function dead_key(flavor) return PREFIX .. 'dead:' .. flavor end
 local DUE = PREFIX .. 'due'
 local SESSIONS = PREFIX .. 'sessions'
 local WORKERS = PREFIX .. 'workers'
@@ -29,6 +30,10 @@ local RERUN_WAIT_MS = 600000 -- 10 min at least; a call that has run is not give
 local ORDERS = 1000 -- entries; more orders than a worker has calls
 local BELL_TTL_MS = 86400000 -- a day; bells of flavors nobody uses any more end by themselves
 local DOORBELL_TTL_MS = 600000 -- 10 min; doorbells and orders for the dead end by themselves
+
+local DEAD = 1000 -- parked calls of one flavor; the oldest gives way, as if it had been dropped
+local LAST_LOGS = 20 -- pieces of output looked at for a parked call's last words
+local LAST_WORDS = 4000 -- bytes of them that are kept
 
 local TOMBSTONE_MS = 86400000 -- a day in which a session that has ended is told from an unknown one
 
@@ -137,14 +142,14 @@ end
 
 -- The end of a call: outcome, last event, doorbells, and from now on every key of it has a TTL.
 -- `result` is known to be all there is beside the outcome: then the doorbells may tell the end.
-local function conclude(call, state, outcome, ttl_ms, result)
+local function conclude(call, state, outcome, ttl_ms, result, pinned)
   local truth = call_key(call)
   local f = redis.call('HMGET', truth, 'token', 'owner', 'idem', 'created_us', 'session', 'state',
     'queue_us', 'attempt')
   local total_us = digits(now_us - f[4])
   redis.call('HSET', truth, 'state', state, 'outcome', outcome, 'finished_ms', digits(now),
     'total_us', total_us, 'entry', '', 'due_ms', '')
-  redis.call('HDEL', truth, 'payload')
+  if not pinned then redis.call('HDEL', truth, 'payload') end
   local seq = redis.call('HINCRBY', truth, 'seq', 1)
   append(call, seq, 'result', '{"state":"' .. state .. '"}')
   if result and #outcome + #result <= TOLD_BYTES then
@@ -155,7 +160,7 @@ local function conclude(call, state, outcome, ttl_ms, result)
   end
   redis.call('DEL', subscribers_key(call))
   redis.call('ZREM', DUE, call)
-  redis.call('PEXPIRE', truth, ttl_ms)
+  if not pinned then redis.call('PEXPIRE', truth, ttl_ms) end
   redis.call('PEXPIRE', events_key(call), ttl_ms)
   if f[2] ~= '' then redis.call('HDEL', held_key(f[2]), call) end
   if f[3] ~= '' then redis.call('PEXPIRE', idempotency_key(f[1], f[3]), ttl_ms) end
@@ -242,8 +247,49 @@ local function rerun(call)
   local wait = math.max(tonumber(f[4]), RERUN_WAIT_MS)
   redis.call('HSET', call_key(call), 'queue_left_ms', digits(wait))
   redis.call('HINCRBY', call_key(call), 'reruns', -1)
+  redis.call('HSET', call_key(call), 'reran', '1')
   requeue(call)
   return true
+end
+
+-- A parked call is kept no longer: its record ends by itself, and with that its blobs.
+local function unpark(call, ttl_ms)
+  redis.call('HDEL', call_key(call), 'payload')
+  redis.call('PEXPIRE', call_key(call), ttl_ms)
+end
+
+local function last_words(call)
+  local words = {}
+  for _, item in ipairs(redis.call('XREVRANGE', events_key(call), '+', '-', 'COUNT', LAST_LOGS)) do
+    local read, value = pcall(cjson.decode, item[2][4])
+    if item[2][2] == 'log' and read and value.text then table.insert(words, 1, value.text) end
+  end
+  return string.sub(table.concat(words), -LAST_WORDS)
+end
+
+-- A call that came to nothing as often as it may: its caller is told, and it is kept for an operator.
+local function park(call, reason, outcome, ttl_ms)
+  local f = redis.call('HMGET', call_key(call), 'flavor', 'token', 'function', 'attempt')
+  local words = last_words(call)
+  conclude(call, 'dead', outcome, ttl_ms, nil, true)
+  local line = dead_key(f[1])
+  local entry = redis.call('XADD', line, '*', 'call', call, 'token', f[2], 'function', f[3],
+    'attempt', f[4], 'reason', reason, 'last_words', words)
+  redis.call('HSET', call_key(call), 'dead_entry', entry)
+  while redis.call('XLEN', line) > DEAD do
+    local oldest = redis.call('XRANGE', line, '-', '+', 'COUNT', 1)[1]
+    redis.call('XDEL', line, oldest[1])
+    unpark(oldest[2][2], ttl_ms)
+  end
+end
+
+-- A running call whose worker or time is over, and that may not run again.
+local function lose(call, outcome, ttl_ms)
+  if redis.call('HGET', call_key(call), 'reran') then
+    park(call, 'its worker was lost in each run that it was allowed', outcome, ttl_ms)
+  else
+    conclude(call, 'lost', outcome, ttl_ms)
+  end
 end
 
 -- A worker gets a queued call whose entry is gone: leased, or running where its sandbox is ready.

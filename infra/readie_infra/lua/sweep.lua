@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- What time does to calls. Any number of gateways may sweep; each case is decided once.
---   due         zset   calls whose time is over: queued → expired; leased → queued, or lost after
+--   due         zset   calls whose time is over: queued → expired; leased → queued, or dead after
 --                      too many leases; running → lost, or cancelled where that was asked for
 --   call:{id}   hash   the truth; ids without one are dropped
 --   sessions    zset   sessions that were idle too long, or whose running call is given up, end
---   calls, back, ready, bell, held, ev, subs, idem, session as in the other steps
+--   calls, back, ready, bell, held, ev, subs, idem, session, dead as in the other steps
 -- ARGV 2 how many, 3 most leases, 4 TTL ms, 5… outcomes: expired, lost, cancelled, 8 expired in a
 -- busy session, 9 in a session that ended, 10 expired after a run. Answers {expired, lost, cancelled, requeued, ended sessions}.
 local expired, lost, cancelled, requeued = {}, {}, {}, {}
@@ -24,9 +24,12 @@ for _, call in ipairs(redis.call('ZRANGEBYSCORE', DUE, '-inf', digits(now), 'LIM
     end_session_of(call, 'a call was cancelled', ARGV[9], ARGV[4])
     conclude(call, 'cancelled', ARGV[7], ARGV[4])
     table.insert(cancelled, call)
+  elseif state == 'leased' and (f[8] or '') == '' then
+    park(call, f[2] .. ' workers took it, and none came to start it', ARGV[6], ARGV[4])
+    table.insert(lost, call)
   elseif state == 'leased' or state == 'running' then
     end_session_of(call, 'a call was lost', ARGV[9], ARGV[4])
-    conclude(call, 'lost', ARGV[6], ARGV[4])
+    lose(call, ARGV[6], ARGV[4])
     table.insert(lost, call)
   else
     redis.call('ZREM', DUE, call)

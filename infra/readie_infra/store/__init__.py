@@ -6,6 +6,7 @@ within seconds; every step may be repeated.
 
 from typing import TYPE_CHECKING
 
+from readie_infra.store.dead import Dead
 from readie_infra.store.holding import Holding
 from readie_infra.store.pulses import Pulses
 from readie_infra.store.reading import snapshot_at_end
@@ -16,6 +17,7 @@ from readie_infra.store.sweeping import Sweeping
 from readie_infra.store.values import (
     DEFAULT_SESSION_IDLE_S,
     Cursor,
+    DeadLetter,
     Ending,
     Enqueued,
     Event,
@@ -38,6 +40,7 @@ __all__ = [
     "DEFAULT_SESSION_IDLE_S",
     "CallStore",
     "Cursor",
+    "DeadLetter",
     "Ending",
     "Enqueued",
     "Event",
@@ -53,7 +56,7 @@ __all__ = [
 ]
 
 
-class CallStore(Submitting, Holding, Watching, Sweeping, Sessions):
+class CallStore(Submitting, Holding, Watching, Sweeping, Sessions, Dead):
     """The store of one installation: ``client`` from `readie_infra.connecting.connect`."""
 
     def __init__(

@@ -17,6 +17,7 @@ from readie_wire.lifecycle import State
 from readie_wire.outcome import Outcome
 from readie_wire.records import CallRecord
 
+LONGEST_REASON = 2_000  # characters of why a call is parked
 SANDBOX_GONE = "its sandbox is gone"  # why a session ends
 
 
@@ -92,7 +93,7 @@ class Holding:
             except (ValueError, KeyError, TypeError) as error:
                 outcome = endings.unreadable(str(error))
                 attempt = int(fields[b"attempt"])
-                await self.finish(call_id, worker, attempt, State.FAILED, outcome)
+                await self.finish(call_id, worker, attempt, State.DEAD, outcome)
 
     async def start(self, call_id: str, owner: str, attempt: int, timeout_s: float) -> bool:
         """The fence before GO. `False`: the call is no longer this worker's; do not run it."""
@@ -140,6 +141,8 @@ class Holding:
     ) -> bool:
         """Store the end of a call: ``succeeded`` after start, ``failed`` or ``cancelled`` any time.
 
+        ``dead`` parks it: its caller is told as of a failure, and it is kept to be looked at.
+
         ``result`` are the result's bytes (or the pickled exception's), unless ``result_blob``
         names them. ``logs`` precede the result event. From now on the call lives ``result_ttl``
         seconds. ``session_over`` is why the call's session ends with it, if it does. `False`:
@@ -151,6 +154,9 @@ class Holding:
             *(str(state), outcome_text(outcome), result, result_blob, milliseconds(result_ttl)),
             session_over,
             outcome_text(endings.session_ended(session_over)) if session_over else "",
+            outcome.error.message[:LONGEST_REASON]
+            if state is State.DEAD and outcome.error is not None
+            else "",
             *flattened(logs),
         )
 

@@ -126,6 +126,20 @@ class Wakeup:
 
 
 @dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A parked call: why, and the last of what it printed. Times as in `CallRecord`."""
+
+    call_id: str
+    token: str
+    flavor: str
+    function: str
+    attempts: int
+    reason: str
+    last_words: str
+    parked_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Swept:
     """What one sweep did, as call ids. ``rebuilt`` had lost their queue entry; ``sessions`` are ids
     of those that were idle too long."""

@@ -95,3 +95,43 @@ def doctor() -> None:
     from readie._cli.doctor import examine
 
     examine()
+
+
+@main.group()
+def dead() -> None:
+    """Calls that came to nothing as often as they may: look at them, run or drop them."""
+
+
+@dead.command("list")
+def dead_list() -> None:
+    """List them, the oldest first."""
+    from readie._cli.dead import list_dead
+
+    list_dead()
+
+
+@dead.command("show")
+@click.argument("call_id")
+def dead_show(call_id: str) -> None:
+    """Show why one was parked, and the last of what it printed."""
+    from readie._cli.dead import show_dead
+
+    show_dead(call_id)
+
+
+@dead.command("requeue")
+@click.argument("call_ids", metavar="CALL_ID...", nargs=-1, required=True)
+def dead_requeue(call_ids: tuple[str, ...]) -> None:
+    """Run them once more, under new ids."""
+    from readie._cli.dead import requeue_dead
+
+    requeue_dead(call_ids)
+
+
+@dead.command("drop")
+@click.argument("call_ids", metavar="CALL_ID...", nargs=-1, required=True)
+def dead_drop(call_ids: tuple[str, ...]) -> None:
+    """Forget them, and their payloads."""
+    from readie._cli.dead import drop_dead
+
+    drop_dead(call_ids)
