@@ -134,7 +134,7 @@ class Starter:
         try:
             if limits != fixed:
                 await sandbox.set_limits(limits)
-        except SandboxError as error:
+        except (SandboxError, OSError) as error:
             self.discard(live)
             raise NotStartedError(f"{what}: {error}") from error
         return live
