@@ -13,6 +13,7 @@ from readie_worker.sandbox.api import SandboxExit
 
 MISSED_IMPORTS = 200  # names in a receipt; a sandbox may claim any number
 MB = 1_000_000
+MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def of_death(
 def of_memory(receipt: Receipt, *, limit: int, peak: int | None, **details: Any) -> Ending:
     """The call needed more memory than its ``limit``; ``peak`` is what it had. Bytes."""
     details |= {"limit": limit, "peak": peak}
-    message = f"the call used more than its {limit} bytes of memory"
+    message = f"the call used more than its {limit / MIB:.0f} MiB of memory"
     return _failed(ErrorKind.OUT_OF_MEMORY, "OutOfMemoryError", message, receipt, details)
 
 
