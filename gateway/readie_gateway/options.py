@@ -29,6 +29,7 @@ MIN_MEMORY = 32 * MIB  # below this an interpreter does not come up
 DEFAULT_RESULT_TTL_S = 3_600.0
 MAX_RESULT_TTL_S = 7 * 86_400.0
 MAX_RETRIES = 10  # a call that loses so many sandboxes is what kills them
+MAX_PRIORITY = 3  # an eight-fold share; more would starve the others
 MAX_ENVIRONMENT_BYTES = 64 << 10  # names and values of `env` together; it travels with each call
 
 Size = Annotated[
@@ -51,7 +52,6 @@ VariableName = Annotated[
 _NOT_YET = {
     "packages": "installing packages is not supported yet; build a generation that holds them",
     "secrets": "secrets are not supported yet; leave it out",
-    "priority": "priorities are not supported yet; leave it out",
 }
 
 
@@ -106,7 +106,12 @@ class CallOptions(BaseModel):
     idempotent: bool = Field(
         False, description="The call may run twice without harm, so it runs again once if need be."
     )
-    priority: int = Field(0, description="Not supported yet.")
+    priority: int = Field(
+        0,
+        ge=-MAX_PRIORITY,
+        le=MAX_PRIORITY,
+        description="Each step halves what the call counts against its token's share of the workers.",
+    )
     flavor: Literal["cpu", "gpu"] | None = Field(None, description="Run on workers of this flavor.")
     result_ttl: Seconds = Field(
         DEFAULT_RESULT_TTL_S, ge=1, le=MAX_RESULT_TTL_S, description="How long the result is kept."

@@ -118,6 +118,8 @@ class CallRecord:
             "payload_blob": self.payload_blob,
             "reruns": str(reruns_allowed(self.options)),
             "session": self.session,
+            "priority": str(int(self.options.get("priority") or 0)),
+            "flavor_only": "1" if self.options.get("flavor") else "0",
         }
 
     @classmethod

@@ -134,7 +134,7 @@ async def test_a_misspelt_option_is_refused_by_name_with_the_right_one(gateway: 
         ("secrets", ["KEY"], "not supported yet"),
         ("retries", 11, "less than or equal to 10"),
         ("retries", -1, "greater than or equal to 0"),
-        ("priority", 5, "not supported yet"),
+        ("priority", 5, "less than or equal to 3"),
     ],
 )
 async def test_an_option_of_the_wrong_type_or_size_is_refused(

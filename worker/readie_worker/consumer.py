@@ -18,6 +18,9 @@ from readie_worker.sessions import HeldSession, Sessions
 from readie_worker.starting import LiveSandbox
 
 BLOCK_S = 3.0  # then the queue is looked at anyway: a bell can be lost with the server's data
+# A gpu worker also takes cpu calls that their own workers leave; nobody rings it for those.
+SPILLS = {"gpu": "cpu"}
+SPILL_BLOCK_S = 0.5
 BELLS_COUNTED = 8  # the store keeps no more of them: from here on there may have been any number
 ALL = 1 << 30  # takes owed when it is not known how many calls there are
 
@@ -55,6 +58,7 @@ class Consumer:
         self._sessions = sessions
         self._session_idle = session_idle
         self._turns: dict[str, None] = {}  # sessions whose next call waits for a slot, in order
+        self._block_s = SPILL_BLOCK_S if flavor in SPILLS else BLOCK_S
         self._taking = asyncio.Lock()
         self._runs: set[asyncio.Task[None]] = set()
         self._owed = ALL
@@ -68,7 +72,9 @@ class Consumer:
             try:
                 await self.take_owed()
                 await asyncio.sleep(0)  # a call that was taken goes to its sandbox first
-                wakeup = await self._store.orders_or_bell(self._boot, self._flavor, cursor, BLOCK_S)
+                wakeup = await self._store.orders_or_bell(
+                    self._boot, self._flavor, cursor, self._block_s
+                )
             except StoreUnavailableError as error:
                 if pause == FIRST_PAUSE_S:
                     log.warning("no calls for now", reason=str(error))
@@ -136,6 +142,8 @@ class Consumer:
             exposed_ok=self._exposed_ok,
             draining=self.draining,
             session_idle_s=self._session_idle,
+            memory=self._capacity.memory,
+            spills_from=SPILLS.get(self._flavor, ""),
         )
 
     def _begin(self, record: CallRecord) -> None:

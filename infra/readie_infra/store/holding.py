@@ -49,6 +49,11 @@ class Holding:
                 *times,
                 ticket,
                 milliseconds(offer.session_idle_s),
+                offer.memory,
+                offer.spills_from,
+                milliseconds(self._limits.spill_s),
+                milliseconds(self._limits.skipped_s),
+                milliseconds(self._limits.kept_s),
                 *offer.ready,
             ),
         )

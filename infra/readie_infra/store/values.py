@@ -19,6 +19,11 @@ class Limits:
     lost_grace_s: float = 30.0  # past its timeout a started call is lost: the worker had this long
     cancel_grace_s: float = 15.0  # to end a running call; then it counts as cancelled
     silence_s: float = 15.0  # without a beat (each 3 s) a worker counts as dead
+    spill_s: float = (
+        0.25  # in the queue: a free worker of the call's own flavor would have it by then
+    )
+    skipped_s: float = 5.0  # in the queue, until a worker makes room for a call that does not fit
+    kept_s: float = 30.0  # that it does so at most; what it waits for may run for hours
     sessions: int = 10_000  # open at a time; a leave looks at each of them
     session_line: int = 100  # calls that may wait in one session
     max_leases: int = 5  # times a call may be taken and its lease lapse before it is lost
@@ -38,7 +43,9 @@ class Offer:
 
     ``ready`` are the checkpoint keys (``Choice.key``) of sandboxes that wait for a call: one of
     those is started with the take. ``exposed_ok``: its sandboxes hold calls from anywhere. A session
-    that begins here ends after ``session_idle_s`` seconds without a call.
+    that begins here ends after ``session_idle_s`` seconds without a call. ``memory`` is all that the
+    worker has for calls: one that is skipped for long gets it freed, 0 for none. ``spills_from`` is
+    another flavor whose calls it takes when their own workers do not.
     """
 
     worker: str
@@ -49,6 +56,8 @@ class Offer:
     exposed_ok: bool = False
     draining: bool = False
     session_idle_s: float = DEFAULT_SESSION_IDLE_S
+    memory: int = 0
+    spills_from: str = ""
 
 
 @dataclass(frozen=True, slots=True)
