@@ -90,15 +90,15 @@ def test_whatever_a_sandbox_claims_becomes_an_outcome_that_can_be_read_back(
         (
             SandboxExit(signal=signal.SIGKILL, out_of_memory=True, peak_memory=200),
             ErrorKind.OUT_OF_MEMORY,
-            "more than its 100 bytes",
-            {"limit": 100, "peak": 200},
+            "more than its 64 MiB",
+            {"limit": 64 << 20, "peak": 200},
         ),
     ],
 )
 def test_a_sandbox_that_died_is_told_with_how_and_its_last_lines(
     end: SandboxExit | None, kind: ErrorKind, said: str, details: dict[str, Any]
 ) -> None:
-    ending = outcomes.of_death(end, RECEIPT, memory=100, last_lines=["last words"])
+    ending = outcomes.of_death(end, RECEIPT, memory=64 << 20, last_lines=["last words"])
     error = ending.outcome.error
     assert ending.state is State.FAILED
     assert error is not None
