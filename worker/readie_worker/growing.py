@@ -54,7 +54,7 @@ class MemoryWatch:
         # Where a limit makes it wait for more, it must not wait for what will not come.
         call.growing = call.grant.memory < ceiling and self._capacity.free_memory > 0
         if before != (call.grant.memory, call.growing):
-            with contextlib.suppress(SandboxError):  # it has ended: its run tells how
+            with contextlib.suppress(SandboxError, OSError):  # it has ended: its run tells how
                 await live.sandbox.set_limits(call.limits)
         if used > call.grant.memory:
             call.stop(StopKind.MEMORY)
