@@ -10,6 +10,7 @@ from readie_gateway.auth import InvalidTokenFileError, read_tokens
 from readie_gateway.catalogues import Catalogues
 from readie_gateway.fleet import FleetWatch
 from readie_gateway.metrics import Metrics
+from readie_gateway.published import PublishedCatalogues
 from readie_gateway.services import Services
 from readie_gateway.serving import GatewayServer, address, listen
 from readie_gateway.sessions import SessionBook
@@ -19,6 +20,7 @@ from readie_infra.blobs import open_blobs
 from readie_infra.connecting import connect
 from readie_infra.errors import InfraError
 from readie_infra.logging import configure_logging
+from readie_infra.objects import open_objects
 from readie_infra.settings import load_settings
 from readie_infra.store import CallStore
 from readie_wire.keys import Keys, new_boot_id
@@ -29,7 +31,11 @@ log = logging.getLogger("readie_gateway")
 def compose(settings: GatewaySettings) -> Services:
     """Everything the gateway works with. Connects to nothing yet. Raises `SettingsError`."""
     store = CallStore(connect(settings.redis_url), Keys(settings.redis_prefix))
-    catalogues = Catalogues(generations=settings.generations_dir, folder=settings.catalogue_dir)
+    catalogues = Catalogues(
+        generations=settings.generations_dir,
+        folder=settings.catalogue_dir,
+        published=PublishedCatalogues(open_objects(settings.bucket)) if settings.bucket else None,
+    )
     return Services(
         store=store,
         blobs=open_blobs(settings.blob_url) if settings.blob_url else None,

@@ -1,15 +1,15 @@
 """Catalogue files: found in folders, read again when they change, skipped when they are bad."""
 
 import asyncio
-import hashlib
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from readie_wire.catalogue import FLAVORS, CatalogueError, load_catalogue
+from readie_gateway.loading import LoadedCatalogue, parse_catalogue
+from readie_gateway.published import PublishedCatalogues
+from readie_wire.catalogue import FLAVORS, CatalogueError
 from readie_wire.manifest import ManifestError, load_manifest
-from readie_wire.pricing import PricedCatalogue
 
 log = logging.getLogger(__name__)
 
@@ -22,44 +22,43 @@ MANIFEST_FILE = "manifest.json"
 _Stamp = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedCatalogue:
-    """A catalogue that can price calls.
-
-    ``generation`` and ``python`` come from the manifest beside the file and are empty where there
-    is none; ``sha256`` is of the file's bytes, and what workers name it by.
-    """
-
-    path: Path
-    sha256: str
-    priced: PricedCatalogue
-    generation: str = ""
-    python: str = ""
-
-    @property
-    def flavor(self) -> str:
-        return self.priced.catalogue.flavor
-
-
 class Catalogues:
-    """The catalogues of a generations folder and of a catalogue folder, kept up to date.
+    """The catalogues of a generations folder, a catalogue folder and a bucket, kept up to date.
 
     ``generations`` is a generation or holds one folder for each flavor; ``folder`` holds
     ``*.json``. A file is filed under the flavor written inside it. A file that cannot be read, or
     is of another version, is skipped with one warning until it changes.
     """
 
-    def __init__(self, *, generations: Path | None = None, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        generations: Path | None = None,
+        folder: Path | None = None,
+        published: PublishedCatalogues | None = None,
+    ) -> None:
         self._generations = generations
         self._folder = folder
+        self._published = published
         self._stamps: Mapping[Path, _Stamp] = {}
         self._loaded: dict[Path, LoadedCatalogue] = {}
-        self.skipped: dict[Path, str] = {}  # path → why
+        self._skipped: dict[Path, str] = {}
 
     @property
     def loaded(self) -> Sequence[LoadedCatalogue]:
-        """The usable ones; those of the generations folder first."""
-        return tuple(self._loaded[path] for path in self._stamps if path in self._loaded)
+        """The usable ones; those of the generations folder first, those of the bucket last."""
+        of_files = [self._loaded[path] for path in self._stamps if path in self._loaded]
+        return (*of_files, *(self._published.loaded if self._published else ()))
+
+    @property
+    def skipped(self) -> Mapping[Path, str]:
+        """Why a file, or an object of the bucket, is not used."""
+        return {**self._skipped, **(self._published.skipped if self._published else {})}
+
+    def held(self, hashes: Collection[str]) -> None:
+        """Live workers hold generations with these catalogues."""
+        if self._published is not None:
+            self._published.want(set(hashes) - {one.sha256 for one in self._loaded.values()})
 
     async def run(self) -> None:
         """Look for changes for ever."""
@@ -68,14 +67,16 @@ class Catalogues:
             await self.refresh()
 
     async def refresh(self) -> bool:
-        """Read what is new or has changed. ``True`` when anything did."""
+        """Read what is new or has changed. ``True`` when any file did."""
+        if self._published is not None:
+            await self._published.refresh()
         stamps = _stamps(self._find())
         if stamps == self._stamps:
             return False
         changed = [path for path, stamp in stamps.items() if self._stamps.get(path) != stamp]
         for path in self._stamps.keys() - stamps.keys():
             self._loaded.pop(path, None)
-            self.skipped.pop(path, None)
+            self._skipped.pop(path, None)
             log.info("catalogue %s is gone", path)
         for path in changed:
             # Hundreds of megabytes take seconds to read, so not on the event loop's own thread.
@@ -96,11 +97,11 @@ class Catalogues:
         try:
             loaded = _read(path)
         except (CatalogueError, ManifestError, OSError) as error:
-            self.skipped[path] = str(error)
+            self._skipped[path] = str(error)
             self._loaded.pop(path, None)
             log.warning("catalogue %s is skipped: %s", path, error)
             return
-        self.skipped.pop(path, None)
+        self._skipped.pop(path, None)
         self._loaded[path] = loaded
         catalogue = loaded.priced.catalogue
         log.info(
@@ -129,13 +130,11 @@ def _stamp(path: Path) -> _Stamp:
 
 
 def _read(path: Path) -> LoadedCatalogue:
-    data = path.read_bytes()
-    sha256 = hashlib.sha256(data).hexdigest()
-    priced = PricedCatalogue(load_catalogue(data))
+    loaded = parse_catalogue(path, path.read_bytes())
     beside = path.with_name(MANIFEST_FILE)
     if path.name != CATALOGUE_FILE or not beside.is_file():
-        return LoadedCatalogue(path, sha256, priced)
+        return loaded
     manifest = load_manifest(beside.read_bytes())
-    if manifest.catalogue_sha256 != sha256:
+    if manifest.catalogue_sha256 != loaded.sha256:
         raise CatalogueError(f"{beside} describes another catalogue (its sha256 differs)")
-    return LoadedCatalogue(path, sha256, priced, manifest.generation, manifest.python)
+    return replace(loaded, generation=manifest.generation, python=manifest.python)

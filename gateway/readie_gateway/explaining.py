@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from readie_gateway.catalogues import LoadedCatalogue
 from readie_gateway.fleet import Fleet, PricedGeneration
+from readie_gateway.loading import LoadedCatalogue
 from readie_gateway.options import CallOptions
 from readie_gateway.placement import call_facts, place
 from readie_wire.eligibility import eligible

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from readie_gateway.catalogues import Catalogues, LoadedCatalogue
+from readie_gateway.catalogues import Catalogues
+from readie_gateway.loading import LoadedCatalogue
 from readie_infra.store import CallStore
 from readie_wire.eligibility import CheckpointFacts, checkpoint_facts
 from readie_wire.pricing import PricedCatalogue
@@ -79,6 +80,9 @@ class FleetWatch:
     async def refresh(self) -> None:
         """Look once. Raises `StoreUnavailableError`."""
         workers = await self._store.workers()
+        self._catalogues.held(
+            {facts.catalogue_sha256 for worker in workers for facts in worker.generations}
+        )
         self.now = Fleet(workers, self._join(workers))
 
     def _join(self, workers: Sequence[WorkerRecord]) -> Mapping[str, Sequence[PricedGeneration]]:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from readie_gateway.catalogues import LoadedCatalogue
 from readie_gateway.errors import (
     IncompatiblePythonError,
     InvalidRequestError,
@@ -11,6 +10,7 @@ from readie_gateway.errors import (
     UnknownCheckpointError,
 )
 from readie_gateway.fleet import Fleet, PricedGeneration
+from readie_gateway.loading import LoadedCatalogue
 from readie_gateway.options import CallOptions
 from readie_gateway.sizes import describe_size
 from readie_wire.eligibility import CallFacts, eligible

@@ -29,6 +29,10 @@ class ServerSettings(BaseSettings):
         default=None,
         description="Where large payloads and results go: file:///folder or s3://bucket/prefix",
     )
+    bucket: str | None = Field(
+        default=None,
+        description="Where published generations are: s3://bucket/prefix or file:///folder",
+    )
     log_format: Literal["console", "json"] = Field(
         default="console", description="console for people, json for machines"
     )

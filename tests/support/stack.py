@@ -18,6 +18,7 @@ from typing import Any
 
 START_DEADLINE_S = 60.0
 STOP_DEADLINE_S = 45.0
+CALL_DEADLINE_S = 60.0
 POLL_S = 0.05
 
 
@@ -74,6 +75,20 @@ class Stack:
         except (OSError, urllib.error.HTTPError):
             return None
         return json.loads(body) if body.startswith(("{", "[")) else body
+
+    def invoke(self, **body: Any) -> Any:
+        """The answer to one call, as JSON."""
+        request = urllib.request.Request(
+            f"{self.url}/v1/invoke",
+            data=json.dumps(body).encode(),
+            headers={
+                "Authorization": f"Bearer {self.token}",
+                "Content-Type": "application/json",
+                "Accept": "application/json",
+            },
+        )
+        with urllib.request.urlopen(request, timeout=CALL_DEADLINE_S) as answer:
+            return json.load(answer)
 
     def until(self, what: str, holds: Callable[[], bool]) -> None:
         """Wait until ``holds()``; a process that ends meanwhile, or the deadline, is a failure."""
@@ -132,7 +147,7 @@ def running_stack(
     """
     token = secrets.token_urlsafe(16)
     (folder / "token").write_text(token + "\n")
-    port = _free_port()
+    port = free_port()
     environment = {
         **{name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ},
         "READIE_REDIS_URL": redis_url,
@@ -156,7 +171,7 @@ def running_stack(
         stack.stop()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -1,11 +1,8 @@
 """Gateway and worker as processes of their own, over a real Valkey, spoken to as anybody would."""
 
-import json
 import signal
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,23 +19,9 @@ def stack(valkey: RedisServer, short_path: Path) -> Iterator[Stack]:
         yield running
 
 
-def invoke(stack: Stack, **body: Any) -> Any:
-    request = urllib.request.Request(
-        f"{stack.url}/v1/invoke",
-        data=json.dumps(body).encode(),
-        headers={
-            "Authorization": f"Bearer {stack.token}",
-            "Content-Type": "application/json",
-            "Accept": "application/json",
-        },
-    )
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        return json.load(answer)
-
-
 def test_a_call_runs_behind_its_import_and_its_receipt_says_so(stack: Stack) -> None:
     source = "import click\ndef double(x):\n    print('doubling')\n    return x * 2"
-    answer = invoke(stack, source=source, entrypoint="double", args=[21])
+    answer = stack.invoke(source=source, entrypoint="double", args=[21])
     assert answer["ok"], answer
     assert answer["value"] == 42
     assert [line["text"] for line in answer["logs"]] == ["doubling\n"]
@@ -48,8 +31,7 @@ def test_a_call_runs_behind_its_import_and_its_receipt_says_so(stack: Stack) -> 
 
 
 def test_the_same_call_starts_cold_where_checkpoints_are_switched_off(stack: Stack) -> None:
-    answer = invoke(
-        stack,
+    answer = stack.invoke(
         source="import decimal\nresult = str(decimal.Decimal('1.5'))",
         options={"disable_optimized_execution": True},
     )
@@ -64,11 +46,11 @@ def test_a_worker_that_was_killed_is_replaced_by_another_without_a_word_to_the_g
     worker.kill()
     worker.wait()
     stack.start_worker()
-    assert invoke(stack, source="result = 1 + 1")["value"] == 2
+    assert stack.invoke(source="result = 1 + 1")["value"] == 2
 
 
 def test_a_gateway_that_was_killed_comes_back_to_the_calls_it_had_accepted(stack: Stack) -> None:
-    answer = invoke(stack, source="result = 'kept'")
+    answer = stack.invoke(source="result = 'kept'")
     assert stack.gateway is not None
     stack.gateway.kill()
     stack.gateway.wait()

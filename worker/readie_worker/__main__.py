@@ -10,21 +10,24 @@ import sys
 import structlog
 
 from readie_infra.blobs import open_blobs
+from readie_infra.bucket import Bucket, Trust
 from readie_infra.connecting import connect
 from readie_infra.errors import InfraError
 from readie_infra.logging import configure_logging
+from readie_infra.objects import open_objects
 from readie_infra.settings import load_settings
 from readie_infra.store import CallStore
 from readie_wire.catalogue import canonical_distribution
 from readie_wire.keys import Keys, new_boot_id
 from readie_worker.beating import silence
-from readie_worker.errors import WorkerError
+from readie_worker.errors import ConfigurationError, WorkerError
 from readie_worker.runtimes import RuntimeWishes, choose_runtime
 from readie_worker.sandbox.errors import SandboxError
 from readie_worker.service import Plan, Worker
 from readie_worker.settings import WorkerSettings
 from readie_worker.sizing import core_count, memory_total
 from readie_worker.supervision import Supervision
+from readie_worker.syncing import Following
 
 log = structlog.stdlib.get_logger("readie_worker")
 
@@ -69,6 +72,7 @@ async def _serve_supervised(settings: WorkerSettings, supervision: Supervision) 
         memory_total=settings.memory_total or memory_total(),
         network=chosen.network,
         artifacts=settings.artifacts,
+        following=_following(settings, chosen.rootfs),
         strict_compat=settings.strict_compat,
         allow_unsandboxed=settings.allow_unsandboxed,
         spares=settings.spares,
@@ -92,6 +96,24 @@ async def _serve_supervised(settings: WorkerSettings, supervision: Supervision) 
     gc.collect()
     gc.freeze()
     await worker.run(_stop_signal())
+
+
+def _following(settings: WorkerSettings, rootfs: str) -> Following | None:
+    if settings.bucket is None:
+        return None
+    if settings.artifacts is not None:
+        raise ConfigurationError(
+            "READIE_BUCKET and a folder of generations (READIE_GENERATIONS_DIR, ARTIFACTS_DIR) are "
+            "both given; a worker serves one of them"
+        )
+    trust = Trust.of(settings.bucket_keys.split(","), unsigned=settings.bucket_unsigned)
+    return Following(
+        Bucket(open_objects(settings.bucket), trust),
+        settings.data_dir / "bucket",
+        rootfs,
+        settings.bucket_poll,
+        settings.disk_budget,
+    )
 
 
 def _stop_signal() -> asyncio.Event:

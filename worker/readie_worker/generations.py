@@ -56,7 +56,8 @@ class Generation:
         return f"{self.id}/{checkpoint_id}"
 
 
-Signature = tuple[Path, int, int, int]  # a manifest's path, inode, size and mtime in ns
+# A manifest's path, inode, size and mtime in ns; the mtime of the folder of checkpoints.
+Signature = tuple[Path, int, int, int, int]
 
 
 def find_manifest(root: Path, flavor: str) -> Path | None:
@@ -68,15 +69,27 @@ def find_manifest(root: Path, flavor: str) -> Path | None:
 
 
 def signature(root: Path, flavor: str) -> Signature | None:
-    """Changes whenever the manifest was replaced or rewritten; None when there is none."""
-    manifest = find_manifest(root, flavor)
-    if manifest is None:
+    """Changes whenever the manifest was replaced, or a checkpoint has arrived; None without one.
+
+    The path in it leads through no link: what a link stands for may change while it is read.
+    """
+    found = find_manifest(root, flavor)
+    if found is None:
         return None
     try:
+        manifest = found.resolve(strict=True)
         status = manifest.stat()
     except OSError:
         return None
-    return manifest, status.st_ino, status.st_size, status.st_mtime_ns
+    return (manifest, status.st_ino, status.st_size, status.st_mtime_ns, _changed(manifest.parent))
+
+
+def _changed(folder: Path) -> int:
+    """When a checkpoint last came or went, in ns; 0 without any."""
+    try:
+        return (folder / CHECKPOINTS).stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def read_generation(folder: Path, machine: Machine) -> Generation:
@@ -141,10 +154,12 @@ def _read_catalogue(folder: Path, manifest: Manifest) -> PricedCatalogue:
 def _read_checkpoint(
     folder: Path, manifest: Manifest, entry: ManifestCheckpoint, machine: Machine
 ) -> Checkpoint:
-    if reason := _misfit(manifest, machine):
+    if reason := misfit(manifest, machine):
         raise GenerationError(reason)
     try:
         place = folder / CHECKPOINTS / check_id(entry.id, "checkpoint")
+        if not place.is_dir():
+            raise GenerationError("it has not arrived on this worker's disk")
         meta = _read_meta(place / META)
     except (OSError, InvalidIdError) as error:
         raise GenerationError(str(error)) from error
@@ -164,7 +179,7 @@ def _read_meta(path: Path) -> Mapping[str, Any]:
     return meta
 
 
-def _misfit(manifest: Manifest, machine: Machine) -> str:
+def misfit(manifest: Manifest, machine: Machine) -> str:
     """Why no checkpoint of the generation can be restored here; empty when they can.
 
     A fork worker builds its zygotes itself, from the canonical imports of any generation; a gVisor

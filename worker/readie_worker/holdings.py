@@ -1,7 +1,7 @@
 """What this worker can restore right now, kept in step with the generation on its disk."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -59,6 +59,7 @@ class Holdings:
         self._resident = resident
         self._resident_budget = resident_budget
         self._held: _Held | None = None
+        self._fresh: _Held | None = None  # being adopted, while the old one still serves
         self._seen: Signature | None = None
         self.error = ""  # why the generation on disk is not served; for the worker's record
         self.on_change: Callable[[], None] = lambda: None
@@ -66,6 +67,11 @@ class Holdings:
     @property
     def generation(self) -> Generation | None:
         return self._held.generation if self._held else None
+
+    @property
+    def in_use(self) -> frozenset[str]:
+        """The generations whose files are needed here, by id."""
+        return frozenset(held.generation.id for held in (self._held, self._fresh) if held)
 
     @property
     def checkpoints(self) -> Sequence[Checkpoint]:
@@ -143,7 +149,9 @@ class Holdings:
             self._say_loaded()
             return
         self.error = ""
-        if self.generation is None or self.generation.id != generation.id:
+        if self._held is not None and self._held.generation.id == generation.id:
+            await self._extend(self._held, generation)
+        else:
             await self._swap(generation)
         self._say_loaded()
 
@@ -175,7 +183,9 @@ class Holdings:
         """
         fresh = _Held(generation, refused=dict(generation.refused))
         old, self._held = self._held, self._held or fresh
-        await self._adopt_all(fresh)
+        self._fresh = fresh
+        await self._adopt(fresh, generation.usable.keys())
+        self._fresh = None
         if old is not None and not fresh.adopted and old.adopted:
             self._held = old
             self.error = f"nothing of generation {generation.id} can be used here: " + "; ".join(
@@ -187,7 +197,16 @@ class Holdings:
         for checkpoint in old.adopted.values() if old else ():
             await self._runtime.discard(checkpoint.key)
 
-    async def _adopt_all(self, held: _Held) -> None:
+    async def _extend(self, held: _Held, generation: Generation) -> None:
+        """Adopt what has arrived since the generation was read last."""
+        arrived = generation.usable.keys() & held.generation.refused.keys()
+        held.generation = generation
+        for name in arrived:
+            del held.refused[name]
+        await self._adopt(held, arrived)
+
+    async def _adopt(self, held: _Held, names: Collection[str]) -> None:
+        """Make these checkpoints restorable, as far as the memory goes."""
         budget = self._resident_budget
         limit = asyncio.Semaphore(ADOPT_TOGETHER)
 
@@ -206,6 +225,8 @@ class Holdings:
         async with asyncio.TaskGroup() as adoptions:
             for name, checkpoint in held.generation.usable.items():
                 budget -= self._resident(_size_mb(held.generation, name))
+                if name not in names:
+                    continue
                 if budget < 0:
                     held.refused[name] = "no memory is left to keep it ready on this worker"
                     continue

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from readie_wire.publication import ANY_ROOTFS
 from readie_worker.errors import ConfigurationError
 from readie_worker.sandbox.api import Ledger, Network, Runtime
 from readie_worker.sandbox.errors import RuntimeUnavailableError
@@ -41,11 +42,15 @@ class RuntimeWishes:
 
 @dataclass(frozen=True, slots=True)
 class ChosenRuntime:
-    """An open runtime, the network its sandboxes get, and a sentence about why it was chosen."""
+    """An open runtime, the network its sandboxes get, and a sentence about why it was chosen.
+
+    ``rootfs`` is the digest of what its checkpoints are restored on, `ANY_ROOTFS` without images.
+    """
 
     runtime: Runtime
     network: Network
     why: str
+    rootfs: str = ANY_ROOTFS
 
 
 async def choose_runtime(wishes: RuntimeWishes) -> ChosenRuntime:
@@ -81,19 +86,18 @@ async def _open_fork(wishes: RuntimeWishes, why: str) -> ChosenRuntime:
 
 async def _open_gvisor(wishes: RuntimeWishes, why: str) -> ChosenRuntime:
     network = wishes.network or "sandbox"
-    runtime = GuardedRuntime(
-        GVisorRuntime(
-            wishes.folder,
-            runsc=await _tested_runsc(),
-            network=network,
-            environment=wishes.environment,
-            ahead=CREATED_AHEAD,
-            strict=wishes.strict,
-            ledger=wishes.ledger,
-        )
+    runtime = GVisorRuntime(
+        wishes.folder,
+        runsc=await _tested_runsc(),
+        network=network,
+        environment=wishes.environment,
+        ahead=CREATED_AHEAD,
+        strict=wishes.strict,
+        ledger=wishes.ledger,
     )
-    await runtime.open()
-    return ChosenRuntime(runtime, network, why)
+    guarded = GuardedRuntime(runtime)
+    await guarded.open()
+    return ChosenRuntime(guarded, network, why, runtime.here.rootfs_digest)
 
 
 async def _tested_runsc() -> Path:

@@ -27,6 +27,7 @@ from readie_worker.sandbox.api import Network, Runtime
 from readie_worker.sessions import Sessions
 from readie_worker.sizing import MemoryShares, idle_bytes, resident_bytes
 from readie_worker.starting import Starter
+from readie_worker.syncing import BucketSync, Following
 
 SPARES_AT_MOST = 32  # sandboxes ready ahead, of all checkpoints together
 DESTROY_GRACE_S = 15.0  # for what is being destroyed in the background at the end
@@ -36,7 +37,10 @@ log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a worker is, in numbers and names. Memory in bytes, times in seconds."""
+    """What a worker is, in numbers and names. Memory in bytes, times in seconds.
+
+    Its generations come from the folder ``artifacts``, or from the bucket it is ``following``.
+    """
 
     boot: str
     flavor: str
@@ -44,6 +48,7 @@ class Plan:
     memory_total: int
     network: Network
     artifacts: Path | None = None
+    following: Following | None = None
     strict_compat: bool = True
     allow_unsandboxed: bool = False
     spares: int = 2
@@ -81,7 +86,8 @@ class Worker:
         shares = MemoryShares.of(plan.memory_total)
         self._capacity = Capacity(plan.slots, shares.calls)
         self._background = Background()
-        self._holdings = _holdings(plan, runtime, shares.resident)
+        self._sync = _sync(plan, runtime)
+        self._holdings = _holdings(plan, runtime, self._sync, shares.resident)
         starter = _starter(plan, runtime, self._background)
         self._pool = Pool(
             starter,
@@ -149,7 +155,10 @@ class Worker:
 
     def describe(self) -> WorkerRecord:
         """The worker as it is now; called from the beat's thread, so it copies what it reads."""
-        plan, error = self._plan, self._holdings.error
+        plan, problem = self._plan, self._holdings.error
+        # Given a folder that cannot be served, a worker was set up wrongly, and takes part in
+        # nothing. With a generation to serve, or a bucket that will have one, it can run calls.
+        cannot_run = bool(problem) and self._sync is None and self._holdings.generation is None
         return WorkerRecord(
             boot=plan.boot,
             flavor=plan.flavor,
@@ -168,8 +177,12 @@ class Worker:
             distributions=plan.distributions or {},
             gpu_total=plan.gpu_total,
             draining=self._consumer.draining,
-            error=error,
-            notes=[*plan.notes, *self._runtime.notes, *self._holdings.notes],
+            error=problem if cannot_run else "",
+            notes=[
+                *(*plan.notes, *self._runtime.notes, *self._holdings.notes),
+                *(self._sync.notes if self._sync else ()),
+                *([problem] if problem and not cannot_run else ()),
+            ],
         )
 
     async def _serve(self, stop: asyncio.Event, beater: Beater) -> None:
@@ -183,7 +196,7 @@ class Worker:
         parts: set[asyncio.Task[Any]] = {
             asyncio.create_task(stop.wait(), name="waiting for the end"),
             asyncio.create_task(self._consumer.run(), name="taking calls"),
-            asyncio.create_task(self._holdings.watch(), name="watching generations"),
+            asyncio.create_task(self._watch_generations(), name="watching generations"),
             asyncio.create_task(self._watch_lease(beater), name="watching the lease"),
             asyncio.create_task(self._memory.run(), name="watching memory"),
         }
@@ -202,6 +215,16 @@ class Worker:
                 part.cancel()
             await asyncio.gather(*parts, return_exceptions=True)
 
+    async def _watch_generations(self) -> None:
+        """Serve what is on the disk, and fetch what a bucket has for it; for ever."""
+        if self._sync is None:
+            await self._holdings.watch()
+            return
+        await self._sync.open()
+        async with asyncio.TaskGroup() as both:
+            both.create_task(self._holdings.watch())
+            both.create_task(self._sync.run(lambda: self._holdings.in_use))
+
     async def _watch_lease(self, beater: Beater) -> None:
         """A worker that is not heard is given up after a lease, and its repeatable calls run anew.
 
@@ -218,12 +241,20 @@ class Worker:
         beater.nudge()
 
 
-def _holdings(plan: Plan, runtime: Runtime, budget: int) -> Holdings:
+def _machine(plan: Plan, runtime: Runtime) -> Machine:
+    return Machine(plan.flavor, runtime.name, platform.python_version(), plan.strict_compat)
+
+
+def _sync(plan: Plan, runtime: Runtime) -> BucketSync | None:
+    return BucketSync(plan.following, _machine(plan, runtime)) if plan.following else None
+
+
+def _holdings(plan: Plan, runtime: Runtime, sync: BucketSync | None, budget: int) -> Holdings:
     """``budget``: bytes that checkpoints kept ready may take."""
     return Holdings(
         runtime,
-        Machine(plan.flavor, runtime.name, platform.python_version(), plan.strict_compat),
-        plan.artifacts,
+        _machine(plan, runtime),
+        sync.root if sync else plan.artifacts,
         resident=lambda size_mb: resident_bytes(runtime.name, size_mb),
         resident_budget=budget,
     )

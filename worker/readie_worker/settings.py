@@ -33,6 +33,21 @@ class WorkerSettings(ServerSettings):
         validation_alias="ARTIFACTS_DIR",
         description="The same, as images name it; READIE_GENERATIONS_DIR comes first",
     )
+    bucket_keys: str = Field(
+        default="",
+        description="Public keys that the bucket's generations must be signed by, comma-separated",
+    )
+    bucket_unsigned: bool = Field(
+        default=False, description="Serve generations from the bucket that nobody has signed"
+    )
+    bucket_poll: float = Field(
+        default=10.0, gt=0, le=3600, description="Seconds between two looks at the bucket"
+    )
+    disk_budget: int | None = Field(
+        default=None,
+        ge=0,
+        description="Bytes of disk for the bucket's generations; what the disk can spare if not given",
+    )
     strict_compat: bool = Field(
         default=True,
         validation_alias="CHECKPOINT_STRICT_COMPAT",
@@ -40,7 +55,7 @@ class WorkerSettings(ServerSettings):
     )
     data_dir: Path = Field(
         default_factory=lambda: platformdirs.user_data_path("readie"),
-        description="Where sandboxes have their folders",
+        description="Where sandboxes have their folders, and generations of a bucket their files",
     )
     slots: int | None = Field(
         default=None, ge=1, le=1024, description="Calls at a time; as many as cores when not given"

@@ -7,8 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from readie_gateway.catalogues import LoadedCatalogue
 from readie_gateway.errors import NotFoundError
+from readie_gateway.loading import LoadedCatalogue
 from readie_gateway.responses.single import json_response
 from readie_gateway.services import Services
 from readie_wire.catalogue import FLAVORS

@@ -12,7 +12,7 @@ import zstandard
 
 from readie_infra.bucket.errors import CorruptObjectError
 from readie_infra.objects import ObjectMissingError, ObjectStore, ObjectStoreUnavailableError
-from readie_wire.publication import PublishedFile
+from readie_wire.publication import PublishedFile, object_key
 
 LEVEL = 3  # of zstd: half a core keeps up with a fast network, and expanding costs the same anyway
 CHUNK_BYTES = 1 << 20
@@ -33,16 +33,27 @@ def compress(path: Path, target: Path, file: PublishedFile) -> None:
         raise CorruptObjectError(f"{path} has changed while it was being published")
 
 
-def fetch(store: ObjectStore, file: PublishedFile, target: Path) -> None:
+def fetch(
+    store: ObjectStore,
+    file: PublishedFile,
+    target: Path,
+    arrived: Callable[[int], None] = lambda _: None,
+) -> None:
     """Bring a file to ``target``, in a folder that exists: whole, right and flushed, or not at all.
 
-    Raises `CorruptObjectError`, `ObjectError` and `OSError`.
+    ``arrived`` is told of each piece, in bytes; what it raises ends the transfer. Raises
+    `CorruptObjectError`, `ObjectError` and `OSError`.
     """
     # A published name never begins with a dot.
     draft = target.with_name(f".{target.name}.part")
     try:
         with draft.open("wb") as sink:
-            expand(store, file, sink.write)
+
+            def write(piece: bytes) -> None:
+                sink.write(piece)
+                arrived(len(piece))
+
+            expand(store, file, write)
             sink.flush()
             os.fsync(sink.fileno())
         draft.replace(target)
@@ -56,25 +67,40 @@ def expand(store: ObjectStore, file: PublishedFile, write: Callable[[bytes], obj
 
     A connection that breaks is taken up where it broke. Raises `CorruptObjectError`, `ObjectError`.
     """
+    size = _expand(store, file.sha256, file.name, file.size, write)
+    if size != file.size:
+        raise CorruptObjectError(f"{file.name} has {size} bytes instead of {file.size}")
+
+
+def read(store: ObjectStore, sha256: str, limit: int) -> bytes:
+    """An object that has at most ``limit`` bytes. Raises `CorruptObjectError`, `ObjectError`."""
+    pieces: list[bytes] = []
+    _expand(store, sha256, f"object {sha256}", limit, pieces.append)
+    return b"".join(pieces)
+
+
+def _expand(
+    store: ObjectStore, sha256: str, name: str, limit: int, write: Callable[[bytes], object]
+) -> int:
+    """Its size, when its hash is right."""
     digest = hashlib.sha256()
     size = 0
-    with _Resumed(store, file.key) as stored:
+    with _Resumed(store, object_key(sha256)) as stored:
         expanded = zstandard.ZstdDecompressor().stream_reader(
             cast(IO[bytes], stored), read_size=CHUNK_BYTES
         )
         try:
             while piece := expanded.read(CHUNK_BYTES):
                 size += len(piece)
-                if size > file.size:
-                    raise CorruptObjectError(f"{file.name} is longer than {file.size} bytes")
+                if size > limit:
+                    raise CorruptObjectError(f"{name} is longer than {limit} bytes")
                 digest.update(piece)
                 write(piece)
         except zstandard.ZstdError as error:
-            raise CorruptObjectError(f"{file.name} does not expand: {error}") from error
-    if size != file.size:
-        raise CorruptObjectError(f"{file.name} has {size} bytes instead of {file.size}")
-    if digest.hexdigest() != file.sha256:
-        raise CorruptObjectError(f"{file.name} has another sha256 than was published")
+            raise CorruptObjectError(f"{name} does not expand: {error}") from error
+    if digest.hexdigest() != sha256:
+        raise CorruptObjectError(f"{name} has {size} bytes with another sha256 than was published")
+    return size
 
 
 def flush_folder(path: Path) -> None:
