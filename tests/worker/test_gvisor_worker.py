@@ -3,14 +3,15 @@
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from readie_wire.keys import new_session_id
 from readie_wire.manifest import Manifest
 from readie_wire.outcome import ErrorKind, StartKind
-from readie_wire.records import Choice
+from readie_wire.records import Choice, SessionRecord
 from readie_worker.sandbox.guarded import GuardedRuntime
 from readie_worker.service import Worker
 from support.calling import Caller, until
@@ -99,3 +100,28 @@ async def test_a_damaged_image_becomes_a_cold_start(
         assert ended.value == 42
         assert ended.receipt.start_kind is StartKind.COLD
         assert ended.receipt.fallback_reason
+
+
+async def test_a_session_keeps_its_restored_sandbox(
+    captured: Captured, start_worker: StartWorker, caller: Caller
+) -> None:
+    def count() -> int:
+        import decimal
+
+        decimal.seen = getattr(decimal, "seen", 0) + 1  # type: ignore[attr-defined]
+        return int(decimal.seen)  # type: ignore[attr-defined]
+
+    session = SessionRecord(new_session_id(), "default", "cpu")
+    runtime = GuardedRuntime(captured.kit.runtime)
+    settings = {"artifacts": captured.folder, "network": "none"}
+    async with start_worker(runtime, spares=0, **settings) as worker:
+        await until(lambda: any(held.checkpoints for held in worker.describe().generations))
+        await caller.store.open_session(session)
+        kinds = []
+        for number in (1, 2, 3):
+            record = caller.record(count, choice=captured.choice)
+            call_id = await caller.enqueue(replace(record, session=session.session_id))
+            ended = await caller.end_of(call_id)
+            assert ended.value == number
+            kinds.append(ended.receipt.start_kind)
+        assert kinds == [StartKind.RESTORED, StartKind.SESSION, StartKind.SESSION]
