@@ -23,7 +23,7 @@ capture rootfs-requirements: export READIE_SIZE_BUDGET_MB := $(READIE_SIZE_BUDGE
 capture rootfs-requirements: export READIE_ALPHA := $(READIE_ALPHA)
 
 .DEFAULT_GOAL := help
-.PHONY: help install fmt lint type test demo bench docs-reference clean \
+.PHONY: help install fmt lint type test chaos demo bench docs-reference clean \
 	analyze capture generation rootfs-requirements clean-artifacts
 
 help: ## Show the targets
@@ -51,6 +51,9 @@ type: install ## Check types (mypy --strict)
 
 test: install ## Run the tests; ARGS='-k name' narrows them
 	$(BIN)/python -m pytest $(ARGS)
+
+chaos: install ## Stop and kill parts while calls flow; CHAOS_SEED=, CHAOS_SECONDS= choose the run
+	CHAOS_SEED=$${CHAOS_SEED:-new} CHAOS_SECONDS=$${CHAOS_SECONDS:-60} $(BIN)/python -m pytest -s tests/chaos
 
 demo: install ## Run a pandas function cold and behind its imports, then by curl
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/demo/run.sh
