@@ -42,7 +42,7 @@ def place(
     and `UnknownCheckpointError`. Without any worker the call is let through: one may come.
     """
     flavor = _flavor(options, fleet)
-    workers = fleet.of_flavor(flavor)
+    workers = _takers(options, fleet, flavor)
     if workers:
         _require_a_worker_that_fits(workers, options, flavor)
     if header.kind is CallKind.PICKLE:
@@ -62,7 +62,7 @@ def place(
 def place_session(options: CallOptions, fleet: Fleet) -> str:
     """The flavor of a session's worker. Raises `NoWorkerError` for one that no worker could hold."""
     flavor = _flavor(options, fleet)
-    if workers := fleet.of_flavor(flavor):
+    if workers := _takers(options, fleet, flavor):
         _require_a_worker_that_fits(workers, options, flavor)
     return flavor
 
@@ -81,6 +81,12 @@ def _flavor(options: CallOptions, fleet: Fleet) -> str:
         return options.flavor
     # A CPU call prefers cpu workers; where there are only gpu workers they serve it.
     return "gpu" if fleet.of_flavor("gpu") and not fleet.of_flavor("cpu") else "cpu"
+
+
+def _takers(options: CallOptions, fleet: Fleet, flavor: str) -> Sequence[WorkerRecord]:
+    """Who may take the call: gpu workers too, where it is a cpu call that names no flavor."""
+    spills = flavor == "cpu" and options.flavor is None
+    return [*fleet.of_flavor(flavor), *(fleet.of_flavor("gpu") if spills else ())]
 
 
 def _require_a_worker_that_fits(

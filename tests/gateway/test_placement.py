@@ -271,3 +271,21 @@ async def test_the_fleet_and_its_catalogue_can_be_looked_at(gateway: Gateway) ->
         catalogue = (await gateway.get("/v1/catalogues/cpu")).json()
     assert (catalogue["generation"], catalogue["live"]) == (GENERATION, True)
     assert [one["id"] for one in catalogue["checkpoints"]] == ["checkpoint_1", "checkpoint_2"]
+
+
+async def test_a_cpu_call_too_large_for_cpu_workers_may_wait_for_a_gpu_worker(
+    gateway: Gateway,
+) -> None:
+    async with (
+        worker_of(gateway, memory_total=2 * GIB, memory_free=2 * GIB),
+        worker_of(gateway, flavor="gpu", memory_total=8 * GIB, generations=()),
+    ):
+        large = {"memory": 4 * GIB}
+        taken = await gateway.invoke(
+            {"source": "result = 1", "options": large}, Prefer="respond-async"
+        )
+        assert taken.status == 202
+        named = await gateway.invoke(
+            {"source": "result = 1", "options": {**large, "flavor": "cpu"}}
+        )
+        assert (named.status, named.json()["limit"]) == (503, 2 * GIB)
