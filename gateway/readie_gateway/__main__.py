@@ -21,6 +21,7 @@ from readie_infra.connecting import connect
 from readie_infra.errors import InfraError
 from readie_infra.logging import configure_logging
 from readie_infra.objects import open_objects
+from readie_infra.sealing import read_seal
 from readie_infra.settings import load_settings
 from readie_infra.store import CallStore
 from readie_wire.keys import Keys, new_boot_id
@@ -45,6 +46,7 @@ def compose(settings: GatewaySettings) -> Services:
         metrics=Metrics(),
         limits=settings.limits,
         sessions=SessionBook(store),
+        seal=read_seal(settings.seal_key_file) if settings.seal_key_file else None,
     )
 
 

@@ -51,7 +51,6 @@ VariableName = Annotated[
 # that it was done. Each sentence says what to do instead.
 _NOT_YET = {
     "packages": "installing packages is not supported yet; build a generation that holds them",
-    "secrets": "secrets are not supported yet; leave it out",
 }
 
 
@@ -87,7 +86,10 @@ class CallOptions(BaseModel):
     env: dict[VariableName, str] = Field(
         default_factory=dict, description="Environment variables of the call."
     )
-    secrets: list[str] = Field(default_factory=list, description="Not supported yet.")
+    secrets: dict[VariableName, str] = Field(
+        default_factory=dict,
+        description="Environment variables that are sealed until they reach the sandbox.",
+    )
     session: str | None = Field(
         None, description="Run in this session's sandbox, after the calls before it."
     )
@@ -130,7 +132,7 @@ class CallOptions(BaseModel):
     def _require_an_id(cls, value: str | None) -> str | None:
         return None if value is None else check_id(value, "the session")
 
-    @field_validator("env")
+    @field_validator("env", "secrets")
     @classmethod
     def _bound_the_environment(cls, value: dict[str, str]) -> dict[str, str]:
         size = sum(len(name) + len(text.encode()) for name, text in value.items())

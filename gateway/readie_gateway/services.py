@@ -8,6 +8,7 @@ from readie_gateway.metrics import Metrics
 from readie_gateway.sessions import SessionBook
 from readie_gateway.waiting import WaitingBoard
 from readie_infra.blobs import BlobStore
+from readie_infra.sealing import Seal
 from readie_infra.store import DEFAULT_SESSION_IDLE_S, CallStore
 from readie_wire.http import PAYLOAD_LIMIT_BYTES, WAIT_WINDOW_S
 
@@ -42,3 +43,4 @@ class Services:
     metrics: Metrics
     limits: Limits
     sessions: SessionBook
+    seal: Seal | None = None

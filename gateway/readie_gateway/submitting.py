@@ -93,13 +93,27 @@ def _record(
         imports=header.imports,
         needs=placement.needs,
         choice=placement.choice,
-        options=options.model_dump(),
+        options={**options.model_dump(), "secrets": sorted(options.secrets)},
         exposed=services.limits.exposed,
         waited=waited,
         payload=b"" if blob else submission.payload.data,
         payload_blob=blob,
         session=options.session or "",
+        sealed=_sealed(services, options, request.scope["token"]),
     )
+
+
+def _sealed(services: Services, options: CallOptions, token: str) -> str:
+    """Secrets as they may be stored. Raises `InvalidRequestError` where there is no key."""
+    if not options.secrets:
+        return ""
+    if services.seal is None:
+        raise InvalidRequestError(
+            "options.secrets: this service has no key to seal secrets with; "
+            "set READIE_SEAL_KEY_FILE on gateways and workers",
+            field="options.secrets",
+        )
+    return services.seal.close(options.secrets, token)
 
 
 def _idempotency(request: Request, submission: Submission) -> tuple[str, str] | None:

@@ -12,6 +12,7 @@ InfraError
 │   ├── BlobKeyError           not a key: it could climb out of its folder
 │   ├── BlobMissingError       no blob of that key
 │   └── BlobUnavailableError   the blob store cannot be read or written
+├── SealError                  sealed secrets cannot be opened with this key
 └── SettingsError              a setting is missing or malformed; names it
 """
 
@@ -101,6 +102,10 @@ class BlobMissingError(BlobError):
 
 class BlobUnavailableError(BlobError):
     """The blob store could not be read or written; the cause is chained."""
+
+
+class SealError(InfraError):
+    """The key is another one, or what was sealed has been changed."""
 
 
 class SettingsError(InfraError):

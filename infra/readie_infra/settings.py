@@ -1,5 +1,6 @@
 """What every server is told by its environment. Only a ``__main__`` calls `load_settings`."""
 
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
@@ -32,6 +33,10 @@ class ServerSettings(BaseSettings):
     bucket: str | None = Field(
         default=None,
         description="Where published generations are: s3://bucket/prefix or file:///folder",
+    )
+    seal_key_file: Path | None = Field(
+        default=None,
+        description="The key that secrets are sealed with: 64 hex digits, the same for all, mode 600",
     )
     log_format: Literal["console", "json"] = Field(
         default="console", description="console for people, json for machines"

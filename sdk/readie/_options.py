@@ -41,7 +41,7 @@ class Options(SandboxOptions, total=False):
     queue_timeout: float
     packages: list[str]
     env: dict[str, str]
-    secrets: list[str]
+    secrets: dict[str, str]
     session: str | OpenSession
     retries: int
     idempotent: bool

@@ -208,7 +208,7 @@ class _RunningCall:
         header = self._header.to_json() | {
             "call_id": self.id,
             "environment": self._header.options.get("env", {}),
-            "secrets": {},
+            "secrets": self._header.options.get("secrets", {}),
             "result_limit": RESULT_LIMIT_BYTES,
             "result_encoding": "pickle",
             "timeout": self._header.options.get("timeout", DEFAULT_TIMEOUT_S),

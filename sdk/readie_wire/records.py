@@ -97,6 +97,7 @@ class CallRecord:
     result_blob: str = ""
     reruns: int = 0  # how often it may still run again; see `reruns_allowed`
     session: str = ""
+    sealed: str = ""  # its secrets, for who has the key
 
     def new_fields(self) -> dict[str, str | bytes]:
         """The fields a gateway writes when it enqueues; the scripts add states and times."""
@@ -118,6 +119,7 @@ class CallRecord:
             "payload_blob": self.payload_blob,
             "reruns": str(reruns_allowed(self.options)),
             "session": self.session,
+            "sealed": self.sealed,
             "priority": str(int(self.options.get("priority") or 0)),
             "flavor_only": "1" if self.options.get("flavor") else "0",
         }
@@ -160,6 +162,7 @@ class CallRecord:
             result_blob=text("result_blob"),
             reruns=_int(fields.get(b"reruns", b"0")),
             session=text("session"),
+            sealed=text("sealed"),
         )
 
 

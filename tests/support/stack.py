@@ -147,12 +147,15 @@ def running_stack(
     """
     token = secrets.token_urlsafe(16)
     (folder / "token").write_text(token + "\n")
+    (folder / "seal-key").write_text(secrets.token_hex(32))
+    (folder / "seal-key").chmod(0o600)
     port = free_port()
     environment = {
         **{name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ},
         "READIE_REDIS_URL": redis_url,
         "READIE_PORT": str(port),
         "READIE_TOKEN_FILE": str(folder / "token"),
+        "READIE_SEAL_KEY_FILE": str(folder / "seal-key"),
         "READIE_DATA_DIR": str(folder),
         "READIE_BLOB_URL": (folder / "objects").as_uri(),
         "READIE_RUNTIME": "fork",

@@ -15,6 +15,7 @@ from readie_infra.connecting import connect
 from readie_infra.errors import InfraError
 from readie_infra.logging import configure_logging
 from readie_infra.objects import open_objects
+from readie_infra.sealing import read_seal
 from readie_infra.settings import load_settings
 from readie_infra.store import CallStore
 from readie_wire.catalogue import canonical_distribution
@@ -54,6 +55,7 @@ async def _serve(settings: WorkerSettings) -> None:
 
 async def _serve_supervised(settings: WorkerSettings, supervision: Supervision) -> None:
     blobs = open_blobs(settings.blob_url) if settings.blob_url else None
+    seal = read_seal(settings.seal_key_file) if settings.seal_key_file else None
     chosen = await choose_runtime(
         RuntimeWishes(
             name=settings.runtime,
@@ -91,7 +93,7 @@ async def _serve_supervised(settings: WorkerSettings, supervision: Supervision) 
     def open_store() -> CallStore:
         return CallStore(connect(settings.redis_url), Keys(settings.redis_prefix))
 
-    worker = Worker(plan, chosen.runtime, open_store, blobs, supervision.beat)
+    worker = Worker(plan, chosen.runtime, open_store, blobs, supervision.beat, seal)
     # What has been loaded lives as long as the process: the collector need not walk it again.
     gc.collect()
     gc.freeze()

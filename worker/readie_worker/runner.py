@@ -13,6 +13,7 @@ import structlog
 
 from readie_infra.blobs import BlobStore
 from readie_infra.errors import BlobError, StoreUnavailableError
+from readie_infra.sealing import Seal
 from readie_infra.store import CallStore
 from readie_wire.envelope import CallHeader, CallKind
 from readie_wire.outcome import Encoding, ErrorInfo, ErrorKind, Receipt
@@ -42,6 +43,7 @@ from readie_worker.selection import Selection
 from readie_worker.sessions import HeldSession
 from readie_worker.settling import Settler
 from readie_worker.starting import LiveSandbox, Starter
+from readie_worker.unsealing import opened_secrets
 
 KILL_WITHIN_S = 10.0  # a process that SIGKILL does not end is in the kernel's hands
 EXIT_WITHIN_S = 5.0  # from the end of its connection to a sandbox's exit code
@@ -68,6 +70,7 @@ class Runner:
         background: Background,
         runtime: str,
         patience: float,
+        seal: Seal | None = None,
     ) -> None:
         self._store = store
         self._starter = starter
@@ -76,6 +79,7 @@ class Runner:
         self._selection = Selection(holdings)
         self._background = background
         self._runtime = runtime
+        self._seal = seal
         self._patience = patience
         self._settler = Settler(store, blobs, patience)
         self._calls: dict[str, Running] = {}
@@ -340,7 +344,7 @@ class Runner:
             **header.to_json(),
             "call_id": record.call_id,
             "environment": dict(options.environment),
-            "secrets": {},
+            "secrets": opened_secrets(record, self._seal),
             "result_limit": self._starter.result_limit,
             "result_encoding": str(Encoding.PICKLE if pickled else Encoding.JSON),
             "timeout": options.timeout,

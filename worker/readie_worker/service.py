@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 
 from readie_infra.blobs import BlobStore
+from readie_infra.sealing import Seal
 from readie_infra.store import CallStore
 from readie_wire.records import WorkerRecord
 from readie_wire.versions import PROTOCOL_VERSION
@@ -78,11 +79,10 @@ class Worker:
         open_store: Callable[[], CallStore],
         blobs: BlobStore | None,
         tick: Callable[[], None] = lambda: None,
+        seal: Seal | None = None,
     ) -> None:
-        self._plan = plan
-        self._runtime = runtime
-        self._open_store = open_store
-        self._tick = tick
+        self._plan, self._runtime = plan, runtime
+        self._open_store, self._tick = open_store, tick
         shares = MemoryShares.of(plan.memory_total)
         self._capacity = Capacity(plan.slots, shares.calls)
         self._background = Background()
@@ -109,6 +109,7 @@ class Worker:
             background=self._background,
             runtime=runtime.name,
             patience=plan.outcome_patience,
+            seal=seal,
         )
         self._memory = MemoryWatch(lambda: self._runner.calls, self._runner.busy, self._capacity)
         self._sessions = Sessions(

@@ -149,7 +149,7 @@ local function conclude(call, state, outcome, ttl_ms, result, pinned)
   local total_us = digits(now_us - f[4])
   redis.call('HSET', truth, 'state', state, 'outcome', outcome, 'finished_ms', digits(now),
     'total_us', total_us, 'entry', '', 'due_ms', '')
-  if not pinned then redis.call('HDEL', truth, 'payload') end
+  if not pinned then redis.call('HDEL', truth, 'payload', 'sealed') end
   local seq = redis.call('HINCRBY', truth, 'seq', 1)
   append(call, seq, 'result', '{"state":"' .. state .. '"}')
   if result and #outcome + #result <= TOLD_BYTES then
@@ -254,7 +254,7 @@ end
 
 -- A parked call is kept no longer: its record ends by itself, and with that its blobs.
 local function unpark(call, ttl_ms)
-  redis.call('HDEL', call_key(call), 'payload')
+  redis.call('HDEL', call_key(call), 'payload', 'sealed')
   redis.call('PEXPIRE', call_key(call), ttl_ms)
 end
 

@@ -2,6 +2,7 @@
 
 lock          held while it runs; holds the owner's process id
 token         the bearer token, made once
+seal-key      what secrets of calls are sealed with, made once
 service.json  in the default data folder, whatever folder is used: url and token file
 objects/ valkey/ workers/ logs/
 """
@@ -15,6 +16,8 @@ from pathlib import Path
 import click
 
 from readie import _settings
+
+SEAL_KEY_BYTES = 32  # as `readie_infra.sealing` reads it
 
 
 class DataFolder:
@@ -67,6 +70,13 @@ class DataFolder:
             token = secrets.token_urlsafe(32)
             _write_private(self.token_file, token + "\n")
             return token
+
+    def ensure_seal_key(self) -> Path:
+        """The file of the key that secrets are sealed with, made the first time."""
+        file = self.path / "seal-key"
+        if not file.exists():
+            _write_private(file, secrets.token_hex(SEAL_KEY_BYTES) + "\n")
+        return file
 
     def announce(self, url: str) -> None:
         """Let clients of this user find the service; without that, they are told where it is."""

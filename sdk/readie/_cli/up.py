@@ -184,6 +184,7 @@ class _Supervisor:
             "READIE_REDIS_URL": f"unix://{self._socket}?db=0",
             "READIE_BLOB_URL": self._folder.folder("objects").as_uri(),
             "READIE_TOKEN_FILE": str(self._folder.token_file),
+            "READIE_SEAL_KEY_FILE": str(self._folder.ensure_seal_key()),
             "READIE_HOST": wish.host,
             "READIE_PORT": str(self._port),
             "READIE_RUNTIME": wish.runtime,
