@@ -16,6 +16,10 @@ _SHARED: tuple[structlog.types.Processor, ...] = (
 )
 
 
+# They tell of every request, and below INFO of its headers.
+_CHATTY = ("boto3", "botocore", "s3transfer")
+
+
 def configure_logging(
     format: Literal["console", "json"] = "console",  # noqa: A002 - the word users write
     level: str = "info",
@@ -47,6 +51,8 @@ def configure_logging(
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def _renderers(format: str) -> list[structlog.types.Processor]:  # noqa: A002 - as above

@@ -53,6 +53,7 @@ log = structlog.stdlib.get_logger("readie_worker")
 configure_logging({format!r}, "info")
 log.info("artifacts loaded", checkpoints=3)
 log.debug("not this one")
+logging.getLogger("botocore.credentials").info("nor this one")
 secret = "hunter2"
 try:
     raise ValueError("broken")
