@@ -3,7 +3,7 @@
 import json
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,8 +54,14 @@ def latency_table(title: str, series: Sequence[Series], base: str) -> Table:
     return table
 
 
-def write(tables: Sequence[Table], raw: dict[str, Sequence[Series]], *, load: float) -> Path:
-    """Write ``results/latest.md`` and its raw figures; returns the page's path.
+def write(
+    tables: Sequence[Table],
+    raw: Mapping[str, Sequence[Series]],
+    *,
+    load: float,
+    name: str = "latest",
+) -> Path:
+    """Write ``results/{name}.md`` and its raw figures; returns the page's path.
 
     ``load`` is the load average before anything of ours ran: other work makes times longer.
     """
@@ -65,13 +71,13 @@ def write(tables: Sequence[Table], raw: dict[str, Sequence[Series]], *, load: fl
         f"{len(os.sched_getaffinity(0))} cores, CPython {platform.python_version()}. Load average before "
         f"the run: {load:.1f}{_priority()}. Contestants of a table ran alternately."
     )
-    page = RESULTS / "latest.md"
+    page = RESULTS / f"{name}.md"
     page.write_text(f"# Benchmarks\n\n{about}\n\n" + "\n".join(t.to_markdown() for t in tables))
     figures = {
         title: {item.name: [round(value, 7) for value in item.seconds] for item in series}
         for title, series in raw.items()
     }
-    (RESULTS / "latest.json").write_text(json.dumps(figures, indent=1) + "\n")
+    (RESULTS / f"{name}.json").write_text(json.dumps(figures, indent=1) + "\n")
     return page
 
 

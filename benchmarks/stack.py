@@ -48,10 +48,17 @@ def capture(out: Path, import_sets: Sequence[str]) -> None:
 
 
 @contextmanager
-def running(generation: Path, *, runtime: str = "fork") -> Iterator[Stack]:
-    """``readie up`` on a free port with its own data folder; ended with Ctrl-C."""
+def running(
+    generation: Path, *, runtime: str = "fork", tokens: Sequence[str] = ()
+) -> Iterator[Stack]:
+    """``readie up`` on a free port with its own data folder; ended with Ctrl-C.
+
+    ``tokens`` (``id:secret``) are those it accepts, the first for `Stack.token`; else it makes one.
+    """
     with tempfile.TemporaryDirectory(prefix="readie-bench-") as folder:
         data = Path(folder)
+        if tokens:
+            (data / "token").write_text("\n".join(tokens) + "\n")
         port = free_port()
         command = [sys.executable, "-m", "readie", "up", "--port", str(port)]
         command += ["--data-dir", folder, "--generations", str(generation), "--runtime", runtime]
@@ -64,7 +71,7 @@ def running(generation: Path, *, runtime: str = "fork") -> Iterator[Stack]:
         try:
             url = f"http://127.0.0.1:{port}"
             _wait_until_ready(process, url)
-            token = (data / "token").read_text().strip()
+            token = (data / "token").read_text().split()[0].rpartition(":")[2]
             yield Stack(url, token, process.pid, data)
         finally:
             process.send_signal(signal.SIGINT)
