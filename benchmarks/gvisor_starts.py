@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import itertools
 import json
+import os
 import resource
 import statistics
 import sys
@@ -18,9 +19,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.reporting import Table, milliseconds
+import readie
+from benchmarks.measuring import Series
+from benchmarks.reporting import Table, milliseconds, write
+from benchmarks.stack import capture, running
+from benchmarks.starts import pandas_sum
 from readie_wire.framing import Decoder, FrameType, encode_message
 from readie_wire.manifest import CheckpointMeta, dump_meta
+from readie_wire.outcome import StartKind
 from readie_worker.sandbox.api import Checkpoint, Limits, Sandbox, SandboxSpec
 from readie_worker.sandbox.errors import SandboxError
 from readie_worker.sandbox.gvisor.runtime import GVisorRuntime
@@ -29,6 +35,7 @@ from readie_worker.sandbox.selftest import find_runsc
 PACKAGE_SETS = ("", "numpy", "numpy,pandas", "numpy,pandas,sklearn.linear_model", "torch")
 LIMITS = Limits(memory=8 << 30)
 DEADLINE_S = 120.0
+POOL_SETTLE_S = 2.0  # between two calls: the pool is refilled then
 SETTLE_S = 0.3  # between two starts: what is made ahead is made then, off everybody's path
 _numbers = itertools.count(1)
 
@@ -51,6 +58,7 @@ async def main() -> None:
     parser.add_argument("--row", type=int, default=100, help="restores in a row, counting failures")
     parser.add_argument("--python", type=Path, default=Path(sys.executable))
     options = parser.parse_args()
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="rd-") as name:
         plain = make_runtime(Path(name), options.python, ahead=0)
         ahead = make_runtime(Path(name), options.python, ahead=1)
@@ -73,7 +81,13 @@ async def main() -> None:
         finally:
             await ahead.close()
             await plain.close()
-    print("\n".join(table.to_markdown() for table in tables))
+    tables.append(await asyncio.to_thread(pool_table, options.rounds))
+    raw = {
+        kind: [Series(one.imports or "none", getattr(one, kind)) for one in sets]
+        for kind in ("cold", "restored", "ahead")
+    }
+    page = write(tables, raw, load=load, name="gvisor")
+    print(page.read_text())
 
 
 def make_runtime(folder: Path, python: Path, *, ahead: int) -> GVisorRuntime:
@@ -231,6 +245,31 @@ async def row_table(plain: GVisorRuntime, sets: Sequence[Starts], count: int) ->
                 failed += 1
         spent = (cpu_seconds() - before) / count
         table.rows.append([one.imports or "none", str(failed), milliseconds(spent)])
+    return table
+
+
+def pool_table(rounds: int) -> Table:
+    """Calls through a whole Readie that find a sandbox restored ahead, by their receipts."""
+    starts: list[float] = []
+    totals: list[float] = []
+    with tempfile.TemporaryDirectory(prefix="rd-") as name:
+        generation = Path(name) / "cpu"
+        capture(generation, ["numpy,pandas"], runtime="gvisor")
+        with running(generation, runtime="gvisor") as stack:
+            readie.configure(url=stack.url, auth_token=stack.token)
+            function = readie.remote(pandas_sum)
+            for _ in range(rounds):
+                time.sleep(POOL_SETTLE_S)
+                call = function.spawn()
+                call.get(timeout=DEADLINE_S)
+                if call.receipt is not None and call.receipt.start_kind == StartKind.POOL:
+                    starts.append(call.receipt.start_ms / 1000)
+                    totals.append(call.receipt.total_ms / 1000)
+    heads = ["", "runs", "median ms", "longest ms"]
+    table = Table("A pandas function in a sandbox restored ahead of its call", heads)
+    for what, times in (("taken until started", starts), ("queued until ended", totals)):
+        median = milliseconds(statistics.median(times))
+        table.rows.append([what, str(len(times)), median, milliseconds(max(times))])
     return table
 
 

@@ -38,12 +38,12 @@ def free_port() -> int:
         return port
 
 
-def capture(out: Path, import_sets: Sequence[str]) -> None:
-    """A fork generation in ``out`` with one checkpoint for each comma-separated import set."""
+def capture(out: Path, import_sets: Sequence[str], *, runtime: str = "fork") -> None:
+    """A generation in ``out`` with one checkpoint for each comma-separated import set."""
     command = [sys.executable, "-m", "readie_pipeline", "capture", "--planner", "fixed"]
     for imports in import_sets:
         command += ["--imports", imports]
-    command += ["--with-empty", "--runtime", "fork", "--out", str(out)]
+    command += ["--with-empty", "--runtime", runtime, "--out", str(out)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
