@@ -5,6 +5,7 @@ import asyncio
 from readie_infra.connecting import connect
 from readie_infra.store import CallStore, Limits
 from readie_infra.store.pulses import Pulses
+from readie_wire.keys import Keys
 from readie_wire.lifecycle import State
 from readie_wire.records import WorkerRecord
 from support.call_records import CHECKPOINT_KEY, SUCCESS, enqueue, take
@@ -83,6 +84,20 @@ async def test_the_calls_of_a_dead_worker_are_lost_or_queued_again(
     assert [*(await store.doorbells("gateway-1", "0-0", 1))[1]] == [running.call_id]
     assert not await store.finish(running.call_id, "dead", 1, State.SUCCEEDED, SUCCESS)
     assert await store.finish(of_the_living.call_id, "alive", 1, State.SUCCEEDED, SUCCESS)
+    await store.close()
+
+
+async def test_the_counter_of_beats_outlives_the_record_and_so_the_silence_counts_once(
+    each_redis: RedisServer,
+) -> None:
+    keys = Keys()
+    store = CallStore(connect(each_redis.socket_url), keys)
+    await store.beat(worker("dead"), 0.01)
+    await asyncio.sleep(0.02)
+    assert each_redis.command("EXISTS", keys.worker("dead")) == ":0"
+    assert each_redis.command("EXISTS", keys.beat("dead")) == ":1"
+    left_ms = int(each_redis.command("PTTL", keys.beat("dead")).removeprefix(":"))
+    assert left_ms > 4 * SILENCE_S * 1000
     await store.close()
 
 
