@@ -185,7 +185,7 @@ def _timed(function: "readie.RemoteFunction[[], None]", calls: int) -> list[floa
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.queue", description=__doc__)
     parser.add_argument("--runs", type=int, default=500, help="takes at each depth")
-    parser.add_argument("--losses", type=int, default=3, help="workers to kill")
+    parser.add_argument("--losses", type=int, default=5, help="workers to kill")
     parser.add_argument("--calls", type=int, default=200, help="calls beside the flood")
     options = parser.parse_args()
     load = os.getloadavg()[0]
