@@ -107,6 +107,18 @@ def test_a_sandbox_that_died_is_told_with_how_and_its_last_lines(
     assert error.details == {**details, "last_lines": ["last words"]}
 
 
+def test_the_first_line_about_a_death_is_a_sentence_of_its_own() -> None:
+    ending = outcomes.of_death(
+        SandboxExit(exit_code=9), RECEIPT, memory=MEMORY, last_lines=["last words"]
+    )
+    assert ending.outcome.error is not None
+    assert ending.outcome.error.message.splitlines() == [
+        "the sandbox ended with exit code 9 before the function returned",
+        "its last lines:",
+        "last words",
+    ]
+
+
 @pytest.mark.parametrize(
     ("stop", "state", "kind", "said"),
     [

@@ -73,7 +73,8 @@ def of_death(
         how = f"ended with exit code {exit_.exit_code}"
     message = f"the sandbox {how} before the function returned"
     if last_lines:
-        message += "; its last lines:\n" + "\n".join(last_lines)
+        # On lines of their own: lists and notices show the first line alone.
+        message += "\nits last lines:\n" + "\n".join(last_lines)
     return _failed(ErrorKind.SANDBOX_DIED, "SandboxDiedError", message, receipt, details)
 
 
