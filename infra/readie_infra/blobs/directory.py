@@ -1,7 +1,6 @@
 """Blobs as files of one folder."""
 
 import asyncio
-import os
 import secrets
 import shutil
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from readie_infra.blobs.api import SWEEP_AT_ONCE, StillKnown
 from readie_infra.errors import BlobKeyError, BlobMissingError, BlobUnavailableError
+from readie_infra.flushing import flush
 from readie_wire.keys import InvalidIdError, check_id
 
 _PARTIAL = ".partial"  # no key can begin with a dot, so none can name a half-written file
@@ -75,10 +75,10 @@ class DirectoryBlobs:
                 else:
                     partial.write_bytes(data)
                 if self._durable:
-                    _flush(partial)
+                    flush(partial)
                 partial.replace(path)
                 if self._durable:
-                    _flush(path.parent)
+                    flush(path.parent)
             except OSError:
                 partial.unlink(missing_ok=True)
                 raise
@@ -104,14 +104,6 @@ def _modified(path: Path) -> float:
         return path.stat().st_mtime
     except FileNotFoundError:
         return float("inf")  # somebody else removed it
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from readie_infra.flushing import flush
 from readie_infra.objects.errors import (
     ObjectConflictError,
     ObjectMissingError,
@@ -128,9 +129,9 @@ class DirectoryObjects:
                 shutil.copyfile(source, draft)
             else:
                 draft.write_bytes(source)
-            _flush(draft)
+            flush(draft)
             yield draft
-            _flush(path.parent)
+            flush(path.parent)
         finally:
             draft.unlink(missing_ok=True)
 
@@ -152,14 +153,6 @@ def _chunks(key: str, file: BinaryIO) -> Iterator[bytes]:
 
 def _tag(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager
