@@ -21,8 +21,9 @@ class Sweeping(Fleet):
 
         Queued past due → ``expired``; running past due → ``lost``, or ``cancelled`` when that was
         asked for; a lapsed lease → queued again, a few times. Queued calls whose entry vanished
-        are queued again. Sessions that were idle too long end. A worker whose beat stands still is dead: it is made to `leave`. Any
-        number of gateways may sweep at once, about once a second each.
+        are queued again. Sessions that were idle too long end. A worker whose beat stands still is
+        dead: it is made to `leave`. Any number of gateways may sweep at once, about once a second
+        each.
         """
         expired, lost, cancelled, requeued, idle = await self._steps.run(
             "sweep",
