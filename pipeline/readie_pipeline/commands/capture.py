@@ -10,7 +10,7 @@ from readie_pipeline.capture.staging import check_output
 from readie_pipeline.commands import options
 from readie_pipeline.commands.building import BuildOptions, build_options, run_build
 from readie_pipeline.commands.offline import offline_wrapper
-from readie_pipeline.commands.plan import show_plan, show_rounds, write_plan
+from readie_pipeline.commands.plan import plan_and_show, write_plan
 from readie_pipeline.console import Terminal
 from readie_pipeline.measure.interpreter import Interpreter
 from readie_pipeline.measure.inventory import Inventory
@@ -19,7 +19,6 @@ from readie_pipeline.measure.probing import LocalProber
 from readie_pipeline.measure.surveying import survey
 from readie_pipeline.plan.costs import Budget
 from readie_pipeline.plan.fixed import plan_fixed
-from readie_pipeline.plan.planning import plan_corpus
 from readie_pipeline.workspace import Workspace
 
 
@@ -81,20 +80,15 @@ def capture(
     else:
         if import_sets:
             raise click.UsageError("--imports needs --planner fixed")
-        workspace = Workspace(data, flavor)
-        metadata = workspace.read_metadata()
-        planned = plan_corpus(
-            workspace.read_dataset().requests(),
-            metadata,
+        budget = Budget(max_checkpoints, size_budget_mb)
+        plan, metadata = plan_and_show(
+            terminal,
+            Workspace(data, flavor),
             planner=planner,
-            flavor=flavor,
             alpha=alpha,
-            budget=Budget(max_checkpoints, size_budget_mb),
+            budget=budget,
+            explain=explain,
         )
-        if explain and planned.explanation is not None:
-            show_rounds(terminal, planned.explanation, planned.demand)
-        show_plan(terminal, planned)
-        plan = planned.plan
     if plan_dir is not None:
         write_plan(plan_dir, plan, metadata)
     run_build(terminal, plan, metadata, given, with_empty=with_empty or planner != "fixed")

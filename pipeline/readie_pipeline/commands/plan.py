@@ -42,22 +42,42 @@ def plan(
     explain: bool,
 ) -> None:
     """Choose what each checkpoint imports, from the corpus and the measurements."""
+    budget = Budget(max_checkpoints, size_budget_mb)
     workspace = Workspace(data, flavor)
+    made, metadata = plan_and_show(
+        terminal, workspace, planner=planner, alpha=alpha, budget=budget, explain=explain
+    )
+    write_plan(plan_dir, made, metadata)
+    terminal.say(f"the plan is in {plan_dir}")
+    terminal.say(f"next: readie-pipeline build --plan-dir {plan_dir} --runtime … --out …")
+
+
+def plan_and_show(
+    terminal: Terminal,
+    workspace: Workspace,
+    *,
+    planner: str,
+    alpha: float,
+    budget: Budget,
+    explain: bool,
+) -> tuple[Plan, Metadata]:
+    """Plan from a workspace's corpus and say what comes of it; the plan and what it was made from.
+
+    Raises `PlanError`, and what reading the workspace raises.
+    """
     metadata = workspace.read_metadata()
     planned = plan_corpus(
         workspace.read_dataset().requests(),
         metadata,
         planner=planner,
-        flavor=flavor,
+        flavor=workspace.flavor,
         alpha=alpha,
-        budget=Budget(max_checkpoints, size_budget_mb),
+        budget=budget,
     )
     if explain and planned.explanation is not None:
-        show_rounds(terminal, planned.explanation, planned.demand)
-    show_plan(terminal, planned)
-    write_plan(plan_dir, planned.plan, metadata)
-    terminal.say(f"the plan is in {plan_dir}")
-    terminal.say(f"next: readie-pipeline build --plan-dir {plan_dir} --runtime … --out …")
+        _show_rounds(terminal, planned.explanation, planned.demand)
+    _show_plan(terminal, planned)
+    return planned.plan, metadata
 
 
 def write_plan(folder: Path, made: Plan, metadata: Metadata) -> None:
@@ -66,7 +86,7 @@ def write_plan(folder: Path, made: Plan, metadata: Metadata) -> None:
     write_whole(folder / REQUIREMENTS_FILE, lines.encode())
 
 
-def show_rounds(terminal: Terminal, told: Explanation, demand: Demand) -> None:
+def _show_rounds(terminal: Terminal, told: Explanation, demand: Demand) -> None:
     """The best candidates of each round; the first one was taken. What others pull in is not named."""
     before = told.cold_s
     terminal.say(f"without checkpoints: {before:.1f} s of imports over all requests")
@@ -80,7 +100,7 @@ def show_rounds(terminal: Terminal, told: Explanation, demand: Demand) -> None:
     terminal.say(f"ended: {told.stopped}")
 
 
-def show_plan(terminal: Terminal, planned: Planned) -> None:
+def _show_plan(terminal: Terminal, planned: Planned) -> None:
     for number, entry in enumerate(planned.plan.entries, start=1):
         terminal.say(
             f"checkpoint_{number}: {short(planned.demand.leading(entry.imports))}; {entry.size_mb:.1f} MB, "
