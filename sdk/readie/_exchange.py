@@ -12,7 +12,11 @@ from readie._steps import Steps
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """``body`` in pieces, sent one by one. ``patience``: seconds that it may take to be answered."""
+    """``body`` in pieces, sent one by one. ``patience``: seconds that it may take to be answered.
+
+    The service may see it twice, when a connection is lost: it is one that changes nothing, or carries
+    an idempotency key.
+    """
 
     method: str
     target: str

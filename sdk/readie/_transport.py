@@ -37,9 +37,17 @@ class HttpTransport:
         self._pid = os.getpid()
 
     def exchange(self, request: Request) -> Steps["_HttpResponse"]:
-        connection = self._reuse()
-        if connection is None:
-            connection = yield from self._connect()
+        if (kept := self._reuse()) is not None:
+            try:
+                return (yield from self._ask(kept, request))
+            except Broken:
+                # Services hang up on quiet connections, this one perhaps while the request was on
+                # its way; only a fresh connection tells how the service is.
+                if kept.heard:
+                    raise
+        return (yield from self._ask((yield from self._connect()), request))
+
+    def _ask(self, connection: "_Connection", request: Request) -> Steps["_HttpResponse"]:
         try:
             head = yield from connection.send(request, self._path, self._authority)
         except BaseException:
@@ -136,6 +144,7 @@ class _Connection:
         self._tls = tls
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 20)
         self.idle_since = 0.0
+        self.heard = False  # whether anything of the answer has come
 
     def send(self, request: Request, path: str, authority: str) -> Steps[Head]:
         size = sum(map(len, request.body))
@@ -186,7 +195,9 @@ class _Connection:
             try:
                 event = self._http.next_event()
                 if event is h11.NEED_DATA:
-                    self._http.receive_data((yield from self._read(patience)))
+                    data = yield from self._read(patience)
+                    self.heard = self.heard or bool(data)
+                    self._http.receive_data(data)
                     continue
             except h11.RemoteProtocolError as error:
                 raise Broken(f"the connection ended early or speaks no HTTP: {error}") from error
@@ -200,6 +211,7 @@ class _Connection:
         """Whether the connection can carry another exchange."""
         if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
             self._http.start_next_cycle()
+            self.heard = False
             return True
         return False
 

@@ -35,6 +35,7 @@ class Handler(BaseHTTPRequestHandler):
     def setup(self) -> None:
         super().setup()
         self.server.connections += 1  # type: ignore[attr-defined]
+        self.served = 0
 
     def do_POST(self) -> None:
         if self.path == "/early":
@@ -55,6 +56,13 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"0\r\n\r\n")
 
     def do_GET(self) -> None:
+        self.served += 1
+        if self.path == "/silent-goodbye" and self.served > 1:
+            self.close_connection = True
+            return
+        if self.path == "/hang-up":
+            self.close_connection = True
+            return
         if self.path == "/hang":
             self.server.released.wait(30)  # type: ignore[attr-defined]
             self.close_connection = True
@@ -156,6 +164,31 @@ def test_a_connection_that_the_service_closed_is_not_used_again(
     for _ in range(3):
         assert drive(fetch(transport, Request("GET", "/goodbye"))) == (200, b"ok")
     assert server.connections == 3
+
+
+def test_a_service_that_hangs_up_on_a_kept_connection_is_asked_again_on_a_fresh_one(
+    server: Server, transport: HttpTransport
+) -> None:
+    for _ in range(3):
+        assert drive(fetch(transport, Request("GET", "/silent-goodbye"))) == (200, b"ok")
+    assert server.connections == 3
+
+
+def test_a_service_that_hangs_up_on_a_fresh_connection_is_broken(
+    server: Server, transport: HttpTransport
+) -> None:
+    with pytest.raises(Broken):
+        drive(fetch(transport, Request("GET", "/hang-up")))
+    assert server.connections == 1
+
+
+def test_an_answer_that_breaks_off_on_a_kept_connection_is_not_asked_for_again(
+    server: Server, transport: HttpTransport
+) -> None:
+    drive(fetch(transport, Request("GET", "/")))
+    with pytest.raises(Broken):
+        drive(fetch(transport, Request("GET", "/cut")))
+    assert server.connections == 1
 
 
 def test_a_response_left_unread_is_not_mixed_with_the_next_one(
