@@ -86,6 +86,7 @@ class Handler(BaseHTTPRequestHandler):
 
 class Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128  # with the default of five, a burst of connections waits for seconds
     connections = 0
 
     def __init__(self) -> None:
