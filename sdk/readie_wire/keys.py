@@ -21,9 +21,13 @@
 | ``worker:{boot}``            | hash     | a worker's advertisement; TTL renewed by its beat          |
 | ``beat:{boot}``              | counter  | TTL renewed by its beat                                    |
 | ``workers``                  | set      | boot ids; the sweep removes those that stopped beating     |
+| ``news``                     | stream   | something was published: look; a few entries, TTL renewed  |
+|                              |          | by each                                                    |
 | ``recent:{token}``           | zset     | latest call ids of a token by creation time; bounded       |
 | ``idem:{token}:{key}``       | string   | call id and body hash; TTL                                 |
 | ``dead:{flavor}``            | stream   | parked calls; bounded, kept until dropped or requeued      |
+| ``imports:{day}``            | hash     | import sets of the calls of a UTC day (``2026-11-29``), as |
+|                              |          | JSON lists, and how many; bounded, TTL                     |
 
 ``{token}`` is a token's id, never its secret. Ids come from this system or are checked by
 `check_id` before they become part of a key or a path.
@@ -130,6 +134,10 @@ class Keys:
     def workers(self) -> str:
         return f"{self.prefix}workers"
 
+    @property
+    def news(self) -> str:
+        return f"{self.prefix}news"
+
     def recent(self, token: str) -> str:
         return f"{self.prefix}recent:{token}"
 
@@ -138,3 +146,6 @@ class Keys:
 
     def dead(self, flavor: str) -> str:
         return f"{self.prefix}dead:{flavor}"
+
+    def imports(self, day: str) -> str:
+        return f"{self.prefix}imports:{day}"

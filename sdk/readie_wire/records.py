@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from readie_wire.envelope import CallKind
+from readie_wire.holdings import Holding
 from readie_wire.lifecycle import State
 from readie_wire.outcome import Outcome
 from readie_wire.versions import ENVELOPE_VERSION, READABLE_ENVELOPES, require_readable
@@ -98,6 +99,7 @@ class CallRecord:
     reruns: int = 0  # how often it may still run again; see `reruns_allowed`
     session: str = ""
     sealed: str = ""  # its secrets, for who has the key
+    modules: Sequence[str] = ()  # top-level names of the caller's own modules in the payload
 
     def new_fields(self) -> dict[str, str | bytes]:
         """The fields a gateway writes when it enqueues; the scripts add states and times."""
@@ -120,6 +122,7 @@ class CallRecord:
             "reruns": str(reruns_allowed(self.options)),
             "session": self.session,
             "sealed": self.sealed,
+            "modules": _dump(list(self.modules)),
             "priority": str(int(self.options.get("priority") or 0)),
             "flavor_only": "1" if self.options.get("flavor") else "0",
         }
@@ -163,6 +166,7 @@ class CallRecord:
             reruns=_int(fields.get(b"reruns", b"0")),
             session=text("session"),
             sealed=text("sealed"),
+            modules=tuple(json.loads(fields.get(b"modules", b"[]"))),
         )
 
 
@@ -290,6 +294,7 @@ class WorkerRecord:
     draining: bool = False
     error: str = ""
     notes: Sequence[str] = ()
+    holding: Holding = field(default_factory=Holding)
 
     def to_fields(self) -> dict[str, str]:
         return {"v": str(ENVELOPE_VERSION), "record": _dump(self.to_json())}
@@ -315,6 +320,7 @@ class WorkerRecord:
             "draining": self.draining,
             "error": self.error,
             "notes": list(self.notes),
+            "holding": self.holding.to_json(),
         }
 
     @classmethod
@@ -326,6 +332,7 @@ class WorkerRecord:
             GenerationFacts.from_json(facts) for facts in value.get("generations", ())
         )
         known["notes"] = tuple(value.get("notes", ()))
+        known["holding"] = Holding.from_json(value.get("holding", {}))
         return cls(**known)
 
 

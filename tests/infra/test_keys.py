@@ -29,6 +29,7 @@ NAMES = {
     "idempotency_key": "idempotency",
     "session_key": "session",
     "dead_key": "dead",
+    "imports_key": "imports",
     "session_calls_key": "session_calls",
 }
 
@@ -44,8 +45,8 @@ async def test_the_scripts_name_keys_as_readie_wire_does(each_redis: RedisServer
         called = ", ".join(f"'{argument}'" for argument in arguments)
         named = await client.eval(f"{prelude}\nreturn {function}({called})", 0, "p:")
         assert named.decode() == getattr(keys, NAMES[function])(*arguments)
-    both = await client.eval(f"{prelude}\nreturn {{DUE, WORKERS, SESSIONS}}", 0, "p:")
-    assert [name.decode() for name in both] == [keys.due, keys.workers, keys.sessions]
+    both = await client.eval(f"{prelude}\nreturn {{DUE, WORKERS, SESSIONS, NEWS}}", 0, "p:")
+    assert [name.decode() for name in both] == [*(keys.due, keys.workers, keys.sessions, keys.news)]
     await client.aclose()
 
 

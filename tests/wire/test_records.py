@@ -4,6 +4,16 @@ from typing import Any
 import pytest
 
 from readie_wire.envelope import MAX_IMPORTS, CallHeader, CallKind, InvalidEnvelopeError
+from readie_wire.holdings import (
+    GenerationState,
+    HeldCheckpoint,
+    HeldGeneration,
+    Holding,
+    Refusal,
+    RefusalKind,
+    SyncState,
+    Tier,
+)
 from readie_wire.lifecycle import State
 from readie_wire.outcome import (
     Encoding,
@@ -127,3 +137,30 @@ def test_a_worker_record_survives_redis_and_new_fields() -> None:
     value["invented_later"] = 1
     fields[b"record"] = json.dumps(value).encode()
     assert WorkerRecord.from_fields(fields) == record
+
+
+def test_what_a_worker_holds_survives_redis_and_the_words_of_a_newer_worker() -> None:
+    refused = HeldCheckpoint(
+        7, Tier.DISK, cached=3, refusal=Refusal(RefusalKind.PYTHON, "captured with Python 3.99")
+    )
+    holding = Holding(
+        (
+            HeldGeneration(
+                "gen",
+                GenerationState.SERVED,
+                {"checkpoint_0": HeldCheckpoint(9, Tier.MEMORY, True, 9), "checkpoint_1": refused},
+            ),
+        ),
+        SyncState(leads=True, fetched_bytes=16, generations=1),
+        swaps=2,
+    )
+    record = WorkerRecord(
+        "worker-1", "cpu", "fork", "none", "3.11.7", 3, 2, 1, 100, 50, holding=holding
+    )
+    fields = as_redis({**record.to_fields()})
+    assert WorkerRecord.from_fields(fields) == record
+    newer = fields[b"record"].replace(b'"memory"', b'"tape"').replace(b'"python"', b'"moon"')
+    read = WorkerRecord.from_fields({**fields, b"record": newer.replace(b'"moon":', b'"python":')})
+    held = read.holding.generations[0].checkpoints
+    assert held["checkpoint_0"].tier is Tier.REMOTE
+    assert held["checkpoint_1"].refusal == Refusal(RefusalKind.OTHER, "captured with Python 3.99")

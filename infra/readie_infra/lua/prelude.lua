@@ -19,9 +19,11 @@ local function idempotency_key(token, key) return PREFIX .. 'idem:' .. token .. 
 local function session_key(session) return PREFIX .. 'session:' .. session end
 local function session_calls_key(session) return PREFIX .. 'calls:session:' .. session end
 local function dead_key(flavor) return PREFIX .. 'dead:' .. flavor end
+local function imports_key(day) return PREFIX .. 'imports:' .. day end
 local DUE = PREFIX .. 'due'
 local SESSIONS = PREFIX .. 'sessions'
 local WORKERS = PREFIX .. 'workers'
+local NEWS = PREFIX .. 'news'
 
 local BELLS = 8 -- entries; a bell only says "look", one would do
 local DOORBELLS = 2000 -- entries; a gateway that lost some finds its calls by looking

@@ -6,10 +6,12 @@ within seconds; every step may be repeated.
 
 from typing import TYPE_CHECKING
 
+from readie_infra.store.announcing import Announcing
 from readie_infra.store.dead import Dead
 from readie_infra.store.holding import Holding
 from readie_infra.store.pulses import Pulses
 from readie_infra.store.reading import snapshot_at_end
+from readie_infra.store.recording import Recording
 from readie_infra.store.sessions import Sessions
 from readie_infra.store.steps import Steps
 from readie_infra.store.submitting import Submitting
@@ -56,7 +58,7 @@ __all__ = [
 ]
 
 
-class CallStore(Submitting, Holding, Watching, Sweeping, Sessions, Dead):
+class CallStore(Submitting, Holding, Watching, Sweeping, Sessions, Dead, Announcing, Recording):
     """The store of one installation: ``client`` from `readie_infra.connecting.connect`."""
 
     def __init__(
