@@ -13,6 +13,7 @@ from readie_pipeline.commands.plan import plan
 from readie_pipeline.commands.publish import keygen, publish
 from readie_pipeline.commands.published import gc, list_published, rollback, verify
 from readie_pipeline.commands.report import report
+from readie_pipeline.commands.warm import warm
 from readie_pipeline.commands.worker import worker
 from readie_pipeline.console import Terminal
 from readie_pipeline.errors import PipelineError
@@ -26,7 +27,7 @@ def cli(context: click.Context) -> None:
     context.obj = Terminal()
 
 
-for command in (corpus, analyze, plan, build, capture, report, worker):
+for command in (corpus, analyze, plan, build, capture, report, warm, worker):
     cli.add_command(command)
 for command in (publish, list_published, verify, rollback, gc, keygen):
     cli.add_command(command)

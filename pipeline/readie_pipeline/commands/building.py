@@ -61,7 +61,7 @@ def run_build(
         with_empty=with_empty,
         strict=given.strict,
     )
-    report = asyncio.run(build(job, _capturer(given), terminal.track))
+    report = asyncio.run(build(job, capturer_of(given), terminal.track))
     show(terminal, report, given.out)
     if report.left_out:
         raise PipelineError(f"{len(report.left_out)} planned checkpoint(s) are missing")
@@ -80,7 +80,8 @@ def _installed_here(terminal: Terminal, metadata: Metadata) -> Metadata:
     return provided(metadata, providers, inventory.distributions)
 
 
-def _capturer(given: BuildOptions) -> Capturer:
+def capturer_of(given: BuildOptions) -> Capturer:
+    """The capturer of the wanted runtime. Raises `PipelineError` when this machine lacks it."""
     if given.runtime == "fork":
         return ForkCapturer(given.timeout, os.environ)
     found = given.runsc or find_runsc()

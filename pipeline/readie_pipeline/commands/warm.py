@@ -1,0 +1,143 @@
+"""``readie-pipeline warm``: what ``readie up`` starts in the background when it has no checkpoints."""
+
+import asyncio
+import fcntl
+import os
+import signal
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from readie_pipeline.capture.building import Job, Report, build
+from readie_pipeline.commands import options
+from readie_pipeline.commands.building import BuildOptions, capturer_of
+from readie_pipeline.console import Terminal, short
+from readie_pipeline.errors import OutputError
+from readie_pipeline.measure.interpreter import Interpreter, network_off
+from readie_pipeline.measure.inventory import Inventory
+from readie_pipeline.measure.journal import JournalledProber
+from readie_pipeline.measure.metadata import Metadata
+from readie_pipeline.measure.probing import LocalProber
+from readie_pipeline.measure.surveying import survey
+from readie_pipeline.plan.costs import Budget
+from readie_pipeline.plan.fixed import plan_fixed
+from readie_pipeline.plan.plan import Plan
+from readie_pipeline.plan.planning import plan_corpus
+from readie_pipeline.warming.choosing import expected_workloads
+from readie_pipeline.warming.progress import LineProgress
+
+NICENESS = 10  # calls that run meanwhile come first
+IMPORT_S = 60.0  # for one module, on a machine that is busy with calls
+MOST_CHECKPOINTS = 8  # the first few save most, and each takes time, disk or memory
+MEMORY_MB = 1024.0  # of all of them together
+JOURNAL = "measurements.journal"
+DRAFT = "new"
+
+
+@click.command()
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="Where generations go, each in a folder with its id, and what an ended run has measured.",
+)
+@click.option("--runtime", type=click.Choice(["gvisor", "fork"]), required=True)
+@click.option(
+    "--imports",
+    "import_sets",
+    type=options.ImportSet(),
+    multiple=True,
+    help="What one checkpoint imports; once for each.  [default: chosen by measuring]",
+)
+@options.flavor
+@click.pass_obj
+def warm(
+    terminal: Terminal,
+    *,
+    folder: Path,
+    runtime: str,
+    import_sets: Sequence[Sequence[str]],
+    flavor: str,
+) -> None:
+    """Make a generation for this environment, at low priority and in bounded time.
+
+    An ended run goes on where it was.
+    """
+    os.nice(NICENESS)
+    signal.signal(signal.SIGTERM, _as_interrupt)
+    progress = LineProgress(terminal.say)
+    with _alone_in(folder):
+        metadata, plan = _plan(terminal, folder, import_sets, flavor, progress)
+        for entry in plan.entries:
+            terminal.say(f"will capture {short(entry.imports)}: {entry.size_mb:.0f} MB")
+        given = BuildOptions(runtime, folder / DRAFT, None, strict=False, timeout=IMPORT_S)
+        job = Job(plan, metadata, given.out, with_empty=True)
+        report = asyncio.run(build(job, capturer_of(given), progress.track))
+        _name(terminal, folder, report)
+
+
+def _plan(
+    terminal: Terminal,
+    folder: Path,
+    import_sets: Sequence[Sequence[str]],
+    flavor: str,
+    progress: LineProgress,
+) -> tuple[Metadata, Plan]:
+    with tempfile.TemporaryDirectory(prefix="readie-measure-") as home:
+        interpreter = Interpreter(Path(home), wrapper=network_off() or ())
+        inventory = Inventory.take(interpreter)
+        workloads = import_sets or expected_workloads(inventory)
+        names = sorted({name for imports in workloads for name in imports})
+        terminal.say(f"measures {len(names)} modules: {short(names)}")
+        prober = JournalledProber(
+            LocalProber(interpreter, IMPORT_S, progress.track),
+            folder / JOURNAL,
+            inventory.fingerprint(),
+        )
+        metadata = survey(names, prober, inventory, repeats=1)
+    for name, reason in metadata.failures.items():
+        terminal.say(f"{name} is left out: {reason}")
+    if import_sets:
+        return metadata, plan_fixed(
+            import_sets, metadata, flavor=flavor, alpha=options.DEFAULT_ALPHA
+        )
+    planned = plan_corpus(
+        workloads,
+        metadata,
+        planner="greedy",
+        flavor=flavor,
+        alpha=options.DEFAULT_ALPHA,
+        budget=Budget(MOST_CHECKPOINTS, MEMORY_MB),
+    )
+    return metadata, planned.plan
+
+
+def _name(terminal: Terminal, folder: Path, report: Report) -> None:
+    """Give the draft the name it keeps; only then is what was measured no longer of use."""
+    for checkpoint_id, reason in report.left_out.items():
+        terminal.say(f"{checkpoint_id} is left out: {reason}")
+    manifest = report.recorded.manifest
+    (folder / DRAFT).rename(folder / manifest.generation)
+    (folder / JOURNAL).unlink(missing_ok=True)
+    terminal.say(f"captured {len(manifest.checkpoints)} checkpoints: {manifest.generation}")
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """One at a time in a folder; a run that dies lets go. Raises `OutputError`."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (folder / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+    except BlockingIOError:
+        raise OutputError(f"another run is at work in {folder}") from None
+
+
+def _as_interrupt(_number: int, _frame: FrameType | None) -> None:
+    # As Ctrl-C does, so that sandboxes are ended and temporary folders removed on the way out.
+    signal.raise_signal(signal.SIGINT)
