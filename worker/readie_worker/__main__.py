@@ -74,6 +74,7 @@ async def _serve_supervised(settings: WorkerSettings, supervision: Supervision) 
         memory_total=settings.memory_total or memory_total(),
         network=chosen.network,
         artifacts=settings.artifacts,
+        generations_later=settings.generations_later,
         following=_following(settings, chosen.rootfs),
         strict_compat=settings.strict_compat,
         allow_unsandboxed=settings.allow_unsandboxed,

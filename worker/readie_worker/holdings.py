@@ -14,6 +14,7 @@ from readie_worker.generations import (
     Machine,
     Signature,
     describe_refusals,
+    find_manifest,
     read_generation,
     signature,
 )
@@ -41,6 +42,7 @@ class Holdings:
     ``resident`` tells how many bytes an adopted checkpoint keeps in memory (a zygote does, an image
     on disk does not); checkpoints past ``resident_budget`` are refused with that reason. A
     checkpoint that fails `QUARANTINE_AFTER` times in a row is given up until the next generation.
+    ``may_be_empty``: a folder without a generation is no fault, one may come.
     ``on_change`` is called whenever the set of restorable checkpoints has changed.
     """
 
@@ -52,12 +54,14 @@ class Holdings:
         *,
         resident: Callable[[float], int],
         resident_budget: int,
+        may_be_empty: bool = False,
     ) -> None:
         self._runtime = runtime
         self._machine = machine
         self._root = root
         self._resident = resident
         self._resident_budget = resident_budget
+        self._may_be_empty = may_be_empty
         self._held: _Held | None = None
         self._fresh: _Held | None = None  # being adopted, while the old one still serves
         self._seen: Signature | None = None
@@ -122,7 +126,7 @@ class Holdings:
 
     async def watch(self) -> None:
         """Serve what is on disk, for ever: load at the start, load again when it was replaced."""
-        if self._root is None:
+        if self._root is None or self._is_empty(self._root):
             self._say_loaded()
         while True:
             await self.refresh()
@@ -130,7 +134,7 @@ class Holdings:
 
     async def refresh(self) -> None:
         """Load the generation on disk when it is not the one that was seen last."""
-        if self._root is None:
+        if self._root is None or self._is_empty(self._root):
             return
         seen = signature(self._root, self._machine.flavor)
         if seen == self._seen and (seen is not None or self.error):
@@ -231,6 +235,9 @@ class Holdings:
                     held.refused[name] = "no memory is left to keep it ready on this worker"
                     continue
                 adoptions.create_task(adopt(name, checkpoint))
+
+    def _is_empty(self, root: Path) -> bool:
+        return self._may_be_empty and find_manifest(root, self._machine.flavor) is None
 
     def _say_loaded(self) -> None:
         log.info(

@@ -40,7 +40,8 @@ log = structlog.stdlib.get_logger(__name__)
 class Plan:
     """What a worker is, in numbers and names. Memory in bytes, times in seconds.
 
-    Its generations come from the folder ``artifacts``, or from the bucket it is ``following``.
+    Its generations come from the folder ``artifacts``, or from the bucket it is ``following``. With
+    ``generations_later`` that folder may be empty when the worker starts.
     """
 
     boot: str
@@ -49,6 +50,7 @@ class Plan:
     memory_total: int
     network: Network
     artifacts: Path | None = None
+    generations_later: bool = False
     following: Following | None = None
     strict_compat: bool = True
     allow_unsandboxed: bool = False
@@ -158,8 +160,9 @@ class Worker:
         """The worker as it is now; called from the beat's thread, so it copies what it reads."""
         plan, problem = self._plan, self._holdings.error
         # Given a folder that cannot be served, a worker was set up wrongly, and takes part in
-        # nothing. With a generation to serve, or a bucket that will have one, it can run calls.
-        cannot_run = bool(problem) and self._sync is None and self._holdings.generation is None
+        # nothing. With a generation to serve, or one that will come, it can run calls.
+        awaits = self._sync is not None or plan.generations_later
+        cannot_run = bool(problem) and not awaits and self._holdings.generation is None
         return WorkerRecord(
             boot=plan.boot,
             flavor=plan.flavor,
@@ -258,6 +261,7 @@ def _holdings(plan: Plan, runtime: Runtime, sync: BucketSync | None, budget: int
         sync.root if sync else plan.artifacts,
         resident=lambda size_mb: resident_bytes(runtime.name, size_mb),
         resident_budget=budget,
+        may_be_empty=plan.generations_later,
     )
 
 

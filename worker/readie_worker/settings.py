@@ -28,6 +28,10 @@ class WorkerSettings(ServerSettings):
     generations_dir: Path | None = Field(
         default=None, description="A generation, or a folder of {flavor}/ generations"
     )
+    generations_later: bool = Field(
+        default=False,
+        description="The folder may be without a generation at first: calls start cold until one is there",
+    )
     artifacts_dir: Path | None = Field(
         default=None,
         validation_alias="ARTIFACTS_DIR",
