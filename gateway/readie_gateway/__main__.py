@@ -11,6 +11,7 @@ from readie_gateway.catalogues import Catalogues
 from readie_gateway.fleet import FleetWatch
 from readie_gateway.metrics import Metrics
 from readie_gateway.published import PublishedCatalogues
+from readie_gateway.recording import ImportLedger
 from readie_gateway.services import Services
 from readie_gateway.serving import GatewayServer, address, listen
 from readie_gateway.sessions import SessionBook
@@ -46,6 +47,9 @@ def compose(settings: GatewaySettings) -> Services:
         metrics=Metrics(),
         limits=settings.limits,
         sessions=SessionBook(store),
+        imports=ImportLedger(store, settings.record_imports_days)
+        if settings.record_imports_days
+        else None,
         seal=read_seal(settings.seal_key_file) if settings.seal_key_file else None,
     )
 

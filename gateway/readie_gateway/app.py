@@ -11,7 +11,7 @@ from readie_gateway.auth import BearerAuth, Tokens
 from readie_gateway.cleaning import clean_blobs
 from readie_gateway.observing import Observing
 from readie_gateway.problems import EXCEPTION_HANDLERS
-from readie_gateway.routes import calls, dead, explain, fleet, health, invoke, sessions
+from readie_gateway.routes import calls, dead, explain, fleet, health, imports, invoke, sessions
 from readie_gateway.services import Services
 from readie_gateway.tending import SideTasks
 from readie_infra.errors import StoreUnavailableError
@@ -33,6 +33,9 @@ def create_app(services: Services, tokens: Tokens) -> Starlette:
             async with SideTasks(**_side_tasks(services)):
                 yield
         finally:
+            if services.imports is not None:
+                with contextlib.suppress(StoreUnavailableError):
+                    await services.imports.write()
             await services.store.close()
 
     services.metrics.gauge(
@@ -49,6 +52,7 @@ def create_app(services: Services, tokens: Tokens) -> Starlette:
             *dead.routes(services),
             *fleet.routes(services),
             *explain.routes(services),
+            *imports.routes(services),
             *health.routes(services),
         ],
         middleware=[
@@ -67,6 +71,8 @@ def _side_tasks(services: Services) -> dict[str, Callable[[], Awaitable[None]]]:
         "fleet": services.fleet.run,
         "catalogues": services.catalogues.run,
     }
+    if services.imports is not None:
+        tasks["imports"] = services.imports.run
     if services.blobs is not None:
         tasks["blobs"] = partial(clean_blobs, services.store, services.blobs)
     return tasks

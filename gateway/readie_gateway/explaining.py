@@ -7,7 +7,7 @@ from readie_gateway.fleet import Fleet, PricedGeneration
 from readie_gateway.loading import LoadedCatalogue
 from readie_gateway.options import CallOptions
 from readie_gateway.placement import call_facts, place
-from readie_wire.eligibility import eligible
+from readie_wire.eligibility import CallFacts, eligible
 from readie_wire.envelope import CallHeader
 from readie_wire.pricing import Quote
 
@@ -34,6 +34,7 @@ def explain(
         return explanation
     generation = priced[0]
     catalogue = generation.priced.catalogue
+    facts = call_facts(header, options)
     resolution = catalogue.resolve(header.imports)
     quotes = generation.priced.quote(generation.items_of(tuple(header.imports)))
     return explanation | {
@@ -41,15 +42,15 @@ def explain(
         "alpha": catalogue.alpha,
         "matched": dict(resolution.matched),
         "unknown": list(resolution.unknown),
-        "quotes": [_quote(quote, generation, options) for quote in quotes],
+        "quotes": [_quote(quote, generation, facts) for quote in quotes],
     }
 
 
-def _quote(quote: Quote, generation: PricedGeneration, options: CallOptions) -> dict[str, Any]:
+def _quote(quote: Quote, generation: PricedGeneration, facts: CallFacts) -> dict[str, Any]:
     missing = quote.missing
     return {
         "checkpoint": quote.checkpoint,
-        "refused": _refusal(quote.checkpoint, generation, options),
+        "refused": _refusal(quote.checkpoint, generation, facts),
         "size_mb": _size_mb(quote.checkpoint, generation),
         "size_cost_s": quote.size_cost_s,
         "missing_s": quote.missing_s,
@@ -60,14 +61,14 @@ def _quote(quote: Quote, generation: PricedGeneration, options: CallOptions) -> 
 
 
 def _refusal(
-    checkpoint_id: str | None, generation: PricedGeneration, options: CallOptions
+    checkpoint_id: str | None, generation: PricedGeneration, facts: CallFacts
 ) -> str | None:
     if checkpoint_id is None:
         return None
     checkpoint = generation.checkpoints.get(checkpoint_id)
     if checkpoint is None:
         return "no worker holds it"
-    return eligible(call_facts(options), checkpoint)
+    return eligible(facts, checkpoint)
 
 
 def _size_mb(checkpoint_id: str | None, generation: PricedGeneration) -> float:

@@ -35,6 +35,7 @@ from readie_wire.http import (
     MEDIA_CALL,
     MEDIA_FRAMES,
     MEDIA_JSON,
+    MEDIA_NDJSON,
     MEDIA_PROBLEM,
     MEDIA_SSE,
 )
@@ -137,6 +138,14 @@ def _paths() -> dict[str, Any]:
                 **_operation("Price a call without running it.", {200: Explanation}),
                 "requestBody": _body({MEDIA_JSON: _schema(ExplainBody)}),
             }
+        },
+        f"{API_PREFIX}/imports": {
+            "get": _operation(
+                "What calls of the last days imported, with counts; a JSON object a line.",
+                {},
+                _parameter("days", "query", "How many, all that are kept by default."),
+                more={MEDIA_NDJSON: _STREAM},
+            )
         },
         "/healthz": {"get": _open(_operation("This process answers.", {}))},
         "/readyz": {

@@ -67,10 +67,13 @@ def place_session(options: CallOptions, fleet: Fleet) -> str:
     return flavor
 
 
-def call_facts(options: CallOptions) -> CallFacts:
+def call_facts(header: CallHeader, options: CallOptions) -> CallFacts:
     """What a call demands of a checkpoint."""
     return CallFacts(
-        pin=options.checkpoint_id, environment=frozenset(options.env), memory=options.memory
+        pin=options.checkpoint_id,
+        environment=frozenset(options.env),
+        memory=options.memory,
+        own_modules=frozenset(header.modules),
     )
 
 
@@ -143,7 +146,7 @@ def _cheapest(
     generation: PricedGeneration, header: CallHeader, options: CallOptions, flavor: str
 ) -> Placement:
     needs = generation.items_of(tuple(header.imports))
-    facts = call_facts(options)
+    facts = call_facts(header, options)
     refusals: dict[str, str] = {}
 
     def refusal(checkpoint_id: str) -> str | None:
@@ -216,7 +219,7 @@ def _priced_pin(
     header: CallHeader,
     flavor: str,
 ) -> Placement:
-    reason = eligible(call_facts(options), generation.checkpoints[checkpoint_id])
+    reason = eligible(call_facts(header, options), generation.checkpoints[checkpoint_id])
     if reason is not None:
         raise InvalidRequestError(
             f"{options.checkpoint_id} cannot serve this call: {reason}",

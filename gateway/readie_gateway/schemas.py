@@ -205,6 +205,11 @@ class ExplainBody(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     imports: list[str] = Field(default_factory=list, max_length=MAX_IMPORTS)
+    modules: list[str] = Field(
+        default_factory=list,
+        max_length=MAX_IMPORTS,
+        description="The caller's own modules that would travel with the call.",
+    )
     source: str | None = Field(None, description="Its imports are added.")
     options: dict[str, Any] = Field(default_factory=dict)
 

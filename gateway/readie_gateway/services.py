@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from readie_gateway.catalogues import Catalogues
 from readie_gateway.fleet import FleetWatch
 from readie_gateway.metrics import Metrics
+from readie_gateway.recording import ImportLedger
 from readie_gateway.sessions import SessionBook
 from readie_gateway.waiting import WaitingBoard
 from readie_infra.blobs import BlobStore
@@ -33,7 +34,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Everything that answers requests. ``blobs`` is ``None`` where no store is configured."""
+    """Everything that answers requests.
+
+    ``blobs`` is ``None`` where no store is configured, ``imports`` where none are recorded.
+    """
 
     store: CallStore
     blobs: BlobStore | None
@@ -44,3 +48,4 @@ class Services:
     limits: Limits
     sessions: SessionBook
     seal: Seal | None = None
+    imports: ImportLedger | None = None

@@ -40,6 +40,13 @@ class GatewaySettings(ServerSettings):
         description="Seconds an answer is held; below what proxies in front of it allow (often 60).",
     )
 
+    record_imports_days: int = Field(
+        default=14,
+        ge=0,
+        le=366,
+        description="Days for which the names that calls import are counted; 0 keeps none.",
+    )
+
     session_idle: float = Field(
         default=DEFAULT_SESSION_IDLE_S,
         gt=0,

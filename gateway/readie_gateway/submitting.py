@@ -64,6 +64,8 @@ async def submit(
         if enqueued.created:
             kind = "checkpoint" if placement.choice.checkpoint else "cold"
             services.metrics.calls.labels(placement.flavor, kind).inc()
+            if services.imports is not None:
+                services.imports.note(submission.header)
         else:
             await _drop_payload(services, blob)
     # Held as long as the request waits; a payload would be memory that nobody needs any more.
@@ -100,6 +102,7 @@ def _record(
         payload_blob=blob,
         session=options.session or "",
         sealed=_sealed(services, options, request.scope["token"]),
+        modules=header.modules,
     )
 
 

@@ -139,7 +139,7 @@ class Client:
         from readie._steps import drive
 
         header, _ = self._packed(job)
-        return drive(self._service().explain(header.imports, header.options))
+        return drive(self._service().explain(header))
 
     def close(self) -> None:
         """Close the connections. Calls that were spawned go on."""
@@ -201,6 +201,7 @@ class Client:
             python=python_minor(),
             imports=payload.imports,
             distributions=installed_versions(payload.imports),
+            modules=payload.modules,
             options=job.options,
             client=f"readie/{_version()}",
         )

@@ -141,8 +141,9 @@ class Service:
     def drop_dead(self, call_id: str) -> Steps[None]:
         yield from self._json(self._request("DELETE", f"/dead/{call_id}"))
 
-    def explain(self, imports: Sequence[str], options: Mapping[str, Any]) -> Steps[dict[str, Any]]:
-        body = json.dumps({"imports": list(imports), "options": dict(options)}).encode()
+    def explain(self, header: CallHeader) -> Steps[dict[str, Any]]:
+        asked = {key: header.to_json()[key] for key in ("imports", "modules", "options")}
+        body = json.dumps(asked).encode()
         return (yield from self._json(self._request("POST", "/explain", body=(body,))))
 
     def _post(self, submission: Submission, headers: Mapping[str, str]) -> Request:

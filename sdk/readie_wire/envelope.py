@@ -41,7 +41,8 @@ class CallHeader:
 
     ``python`` is the caller's ``"3.11"`` (pickle only, else empty). ``imports`` are dotted module
     names found in the function; ``distributions`` maps those that the caller has installed to
-    versions, for error messages about mismatches. ``options`` are the caller's, unvalidated.
+    versions, for error messages about mismatches. ``modules`` are top-level names of the caller's own
+    modules that travel in the payload. ``options`` are the caller's, unvalidated.
     """
 
     kind: CallKind
@@ -52,6 +53,7 @@ class CallHeader:
     options: Mapping[str, Any] = field(default_factory=dict)
     client: str = ""
     version: int = ENVELOPE_VERSION
+    modules: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -61,6 +63,7 @@ class CallHeader:
             "python": self.python,
             "imports": list(self.imports),
             "distributions": dict(self.distributions),
+            "modules": list(self.modules),
             "options": dict(self.options),
             "client": self.client,
         }
@@ -76,9 +79,6 @@ class CallHeader:
         if kind not in set(CallKind):
             choices = ", ".join(CallKind)
             raise InvalidEnvelopeError("kind", f"is {kind!r}; choose one of {choices}")
-        imports = _typed(value, "imports", list, [])
-        if len(imports) > MAX_IMPORTS or not all(isinstance(name, str) for name in imports):
-            raise InvalidEnvelopeError("imports", f"must be at most {MAX_IMPORTS} module names")
         distributions = _typed(value, "distributions", dict, {})
         if not all(isinstance(version, str) for version in distributions.values()):
             raise InvalidEnvelopeError("distributions", "must map names to version strings")
@@ -86,11 +86,19 @@ class CallHeader:
             kind=CallKind(kind),
             function=_typed(value, "function", str, ""),
             python=_typed(value, "python", str, ""),
-            imports=tuple(imports),
+            imports=_module_names(value, "imports"),
             distributions=distributions,
+            modules=_module_names(value, "modules"),
             options=_typed(value, "options", dict, {}),
             client=_typed(value, "client", str, ""),
         )
+
+
+def _module_names(value: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    names = _typed(value, key, list, [])
+    if len(names) > MAX_IMPORTS or not all(isinstance(name, str) for name in names):
+        raise InvalidEnvelopeError(key, f"must be at most {MAX_IMPORTS} module names")
+    return tuple(names)
 
 
 _JSON_NAMES = {"str": "a string", "list": "a list", "dict": "an object"}

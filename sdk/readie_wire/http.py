@@ -10,6 +10,7 @@ MEDIA_PROBLEM = "application/problem+json"
 MEDIA_CALL = "application/vnd.readie.call"
 MEDIA_FRAMES = "application/vnd.readie.frames"
 MEDIA_SSE = "text/event-stream"
+MEDIA_NDJSON = "application/x-ndjson"
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 PREFER = "Prefer"

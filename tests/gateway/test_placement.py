@@ -120,6 +120,24 @@ async def test_a_call_can_be_pinned_and_can_opt_out(gateway: Gateway) -> None:
     assert "disabled" in cold["reason"]
 
 
+async def test_a_checkpoint_that_holds_what_the_caller_brings_as_its_own_is_not_used(
+    gateway: Gateway,
+) -> None:
+    body = {"imports": ["pandas"], "modules": ["pandas"]}
+    async with worker_of(gateway) as worker:
+        explained = await explain(gateway, **body)
+        assert (await pickled(gateway, "3.11.7", **body)).status == 200
+        pinned = {**body, "options": {"checkpoint_id": "checkpoint_2"}}
+        refused = await pickled(gateway, "3.11.7", **pinned)
+    (call,) = worker.taken
+    assert call.modules == ("pandas",)
+    assert call.choice.checkpoint == "checkpoint_1"
+    assert "brings its own pandas" in call.choice.reason
+    assert explained["choice"]["checkpoint"] == "checkpoint_1"
+    assert "brings its own pandas" in explained["quotes"][2]["refused"]
+    assert (refused.status, refused.json()["field"]) == (422, "options.checkpoint_id")
+
+
 @pytest.mark.parametrize("pin", ["checkpoint_9", "20250101T000000-ffffffff/checkpoint_1"])
 async def test_a_pin_that_no_worker_holds_is_refused_with_those_there_are(
     gateway: Gateway, pin: str
@@ -190,8 +208,8 @@ async def test_a_pickle_of_another_python_is_refused_before_it_is_queued(
         assert (await pickled(gateway, "3.11.2")).status == 200
 
 
-async def pickled(gateway: Gateway, python: str) -> Answer:
-    header = {"v": 1, "kind": "pickle", "function": "f", "python": python}
+async def pickled(gateway: Gateway, python: str, **more: object) -> Answer:
+    header = {"v": 1, "kind": "pickle", "function": "f", "python": python, **more}
     return await gateway.request(
         "POST",
         "/v1/invoke",
@@ -238,21 +256,26 @@ async def test_a_cpu_call_goes_to_a_gpu_worker_only_where_there_is_no_other(
             assert [call.flavor for call in cpu.taken] == ["cpu"]
 
 
+async def explain(gateway: Gateway, **body: object) -> dict[str, Any]:
+    answer = await gateway.request(
+        "POST",
+        "/v1/explain",
+        headers={"Content-Type": "application/json"},
+        body=json.dumps(body).encode(),
+    )
+    assert answer.status == 200, answer.body
+    explained: dict[str, Any] = answer.json()
+    return explained
+
+
 async def test_explain_gives_the_price_of_every_start(gateway: Gateway) -> None:
     async with worker_of(gateway):
-        answer = await gateway.request(
-            "POST",
-            "/v1/explain",
-            headers={"Content-Type": "application/json"},
-            body=json.dumps(
-                {
-                    "imports": ["pandas.io"],
-                    "source": "import unheard_of",
-                    "options": {"memory": "96Mi"},
-                }
-            ).encode(),
+        explained = await explain(
+            gateway,
+            imports=["pandas.io"],
+            source="import unheard_of",
+            options={"memory": "96Mi"},
         )
-    explained = answer.json()
     assert explained["choice"]["checkpoint"] == "checkpoint_1"
     assert explained["matched"] == {"pandas.io": "pandas"}
     assert explained["unknown"] == ["unheard_of"]

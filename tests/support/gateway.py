@@ -13,6 +13,7 @@ from readie_gateway.auth import Tokens
 from readie_gateway.catalogues import Catalogues
 from readie_gateway.fleet import FleetWatch
 from readie_gateway.metrics import Metrics
+from readie_gateway.recording import ImportLedger
 from readie_gateway.services import Limits, Services
 from readie_gateway.serving import GatewayServer, address, listen
 from readie_gateway.sessions import SessionBook
@@ -72,6 +73,7 @@ async def running_gateway(
     catalogues: Path | None = None,
     generations: Path | None = None,
     abandon_grace_s: float = 0.5,
+    record_imports_days: int = 0,
 ) -> AsyncIterator[Gateway]:
     """A gateway that ends with the block. Blobs are in ``folder``."""
     store = CallStore(connect(redis_url))
@@ -85,6 +87,7 @@ async def running_gateway(
         metrics=Metrics(),
         limits=limits or Limits(),
         sessions=SessionBook(store),
+        imports=ImportLedger(store, record_imports_days) if record_imports_days else None,
     )
     listener = listen("127.0.0.1", 0)
     tokens = Tokens({TOKEN: "tests", OTHER_TOKEN: "others"})

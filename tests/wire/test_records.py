@@ -36,7 +36,9 @@ def as_redis(fields: dict[str, str | bytes]) -> dict[bytes, bytes]:
 
 def test_a_call_header_survives_json() -> None:
     header = CallHeader(
-        CallKind.PICKLE, "mod.f", "3.11", ("numpy",), {"numpy": "2.0"}, {"timeout": 3}, "readie/0.1"
+        CallKind.PICKLE,
+        *("mod.f", "3.11", ("numpy",), {"numpy": "2.0"}, {"timeout": 3}, "readie/0.1"),
+        modules=("helper",),
     )
     assert CallHeader.from_json(json.loads(json.dumps(header.to_json()))) == header
 
@@ -54,6 +56,7 @@ def test_a_header_of_a_newer_caller_is_read_without_its_new_fields() -> None:
         ({"imports": "numpy"}, "imports"),
         ({"imports": [1]}, "imports"),
         ({"imports": ["x"] * (MAX_IMPORTS + 1)}, "imports"),
+        ({"modules": [None]}, "modules"),
         ({"options": []}, "options"),
         ({"distributions": {"numpy": 2}}, "distributions"),
         ({"python": 3.11}, "python"),

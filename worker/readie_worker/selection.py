@@ -57,7 +57,11 @@ class Selection:
     def _price_again(
         self, record: CallRecord, options: CallOptions, generation: Generation
     ) -> Start:
-        facts = CallFacts(environment=frozenset(options.environment), memory=options.memory)
+        facts = CallFacts(
+            environment=frozenset(options.environment),
+            memory=options.memory,
+            own_modules=frozenset(record.modules),
+        )
 
         def reason_against(checkpoint_id: str) -> str | None:
             key = generation.key(checkpoint_id)

@@ -32,7 +32,7 @@ class Explain:
             raise invalid_field(error) from error
         found = imports_of_source(body.source) if body.source else ()
         imports = tuple(dict.fromkeys((*body.imports, *found)))[:MAX_IMPORTS]
-        header = CallHeader(kind=CallKind.SOURCE, function="<explain>", imports=imports)
+        header = CallHeader(kind=CallKind.SOURCE, function="<explain>", imports=imports, modules=tuple(body.modules))
         options = parse_options(body.options)
         return json_response(
             explain(header, options, self.services.fleet.now, self.services.catalogues.loaded)
