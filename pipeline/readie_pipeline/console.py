@@ -1,6 +1,6 @@
 """What the operator sees: results on stdout, progress on stderr, and none of it without a terminal."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -20,10 +20,14 @@ class Terminal:
     def say(self, text: str = "") -> None:
         self.out.print(text, markup=False)
 
+    def note(self, text: str) -> None:
+        """How it goes, for people; not a result."""
+        self.err.print(text, markup=False)
+
     def warn(self, text: str) -> None:
         self.err.print(f"warning: {text}", markup=False, style="yellow")
 
-    def track(self, names: Sequence[str], doing: str) -> Iterator[str]:
+    def track(self, names: Sequence[str], doing: str) -> Generator[str, None, None]:
         """Go through ``names`` with a bar that shows the present one and the time that is left."""
         if not self.err.is_terminal:
             yield from names

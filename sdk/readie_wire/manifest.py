@@ -52,7 +52,8 @@ class Manifest:
 
     ``created`` is ``yyyymmddThhmmss`` in UTC; ``python`` the full version; ``python_path`` the
     interpreter's path in the root filesystem; digests are hex. ``gvisor`` holds what only that
-    runtime compares (versions, flags, mounts, CPU features …), empty for ``fork``.
+    runtime compares (versions, flags, mounts, CPU features …), empty for ``fork``. ``nonce`` is
+    new in every capture: two of one second are two generations, however alike they are.
     """
 
     flavor: str
@@ -69,6 +70,7 @@ class Manifest:
     rootfs_digest: str = ""
     startup_s: StartupSeconds = field(default_factory=StartupSeconds)
     gvisor: Mapping[str, Any] = field(default_factory=dict)
+    nonce: str = ""
     generation: str = ""
     version: int = MANIFEST_VERSION
 
@@ -114,6 +116,7 @@ class Manifest:
             rootfs_digest=read.text("rootfs_digest", ""),
             startup_s=StartupSeconds(startup.number("cold"), startup.number("restore")),
             gvisor=read.object("gvisor"),
+            nonce=read.text("nonce", ""),
             generation=read.text("generation", ""),
         )
 

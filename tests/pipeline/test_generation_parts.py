@@ -79,8 +79,8 @@ def test_a_checkpoint_lists_what_it_was_told_and_what_it_holds() -> None:
 
 def test_a_staged_folder_appears_whole(tmp_path: Path) -> None:
     out = tmp_path / "deep" / "generation"
-    with staged(out) as draft:
-        (draft / "manifest.json").write_text("{}")
+    with staged(out) as stage:
+        (stage.generation / "manifest.json").write_text("{}")
         assert not out.exists()
     assert (out / "manifest.json").read_text() == "{}"
     assert [path.name for path in out.parent.iterdir()] == ["generation"]
@@ -88,12 +88,12 @@ def test_a_staged_folder_appears_whole(tmp_path: Path) -> None:
 
 def test_an_error_while_staging_leaves_the_earlier_folder(tmp_path: Path) -> None:
     out = tmp_path / "generation"
-    with staged(out) as draft:
-        (draft / "manifest.json").write_text("old")
+    with staged(out) as stage:
+        (stage.generation / "manifest.json").write_text("old")
 
     def is_interrupted() -> None:
-        with staged(out) as draft:
-            (draft / "manifest.json").write_text("new")
+        with staged(out) as stage:
+            (stage.generation / "manifest.json").write_text("new")
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -3,29 +3,34 @@
 import shutil
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import aclosing, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from readie_pipeline.capture.capturer import Captured, Capturer
+from readie_pipeline.capture.capturer import Capturer
+from readie_pipeline.capture.captures import Captures, LocalCaptures, Outcome, Task
 from readie_pipeline.capture.recording import Ground, Recorded, record
-from readie_pipeline.capture.staging import CHECKPOINTS, staged
+from readie_pipeline.capture.resuming import Resumed, resume
+from readie_pipeline.capture.staging import Stage, staged
 from readie_pipeline.errors import CaptureError
 from readie_pipeline.measure.metadata import Metadata
 from readie_pipeline.plan.plan import Plan, PlanEntry
+from readie_wire.manifest import CheckpointMeta
 
 EMPTY = "checkpoint_0"
 ROUNDS = 3  # restores of each checkpoint, whose median counts
 
+
 # Goes through a sequence of names and may show how far it is.
-Track = Callable[[Sequence[str], str], Iterable[str]]
+Track = Callable[[Sequence[str], str], Generator[str, None, None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """What to build. ``metadata`` holds what is installed where the checkpoints will run.
 
-    ``strict``: the first checkpoint that fails ends it, and nothing is written.
+    ``strict``: the first checkpoint that fails ends it, and no generation is written.
     """
 
     plan: Plan
@@ -40,66 +45,102 @@ class Report:
     """What came out. ``left_out`` maps the ids of planned checkpoints to why they are missing."""
 
     recorded: Recorded
-    captured: Mapping[str, Captured]
+    captured: Mapping[str, CheckpointMeta]
     left_out: Mapping[str, str]
 
 
-async def build(job: Job, capturer: Capturer, track: Track) -> Report:
+async def build(
+    job: Job,
+    capturer: Capturer,
+    track: Track,
+    tell: Callable[[str], None],
+    captures: Captures | None = None,
+) -> Report:
     """Capture everything in the plan, then put the generation in place at once.
 
-    A checkpoint that cannot be captured is left out with its reason. Raises `CaptureError` when
-    none could be (or, with ``strict``, one could not), `OutputError` when ``out`` cannot be written.
+    ``captures`` does it, by default the ``capturer`` itself, which times everything in any case. A
+    run that ends early keeps what it has captured, for the next one to go on with; ``tell`` is told
+    of that. A checkpoint that cannot be captured is
+    left out with its reason. Raises `CaptureError` when none could be (or, with ``strict``, one
+    could not), `OutputError` when ``out`` cannot be written.
     """
     entries = {f"checkpoint_{n}": entry for n, entry in enumerate(job.plan.entries, start=1)}
     if job.with_empty:
         entries = {EMPTY: PlanEntry(imports=())} | entries
     if not entries:
         raise CaptureError("the plan is empty; give --imports, or --with-empty")
-    with staged(job.out) as draft:
-        run = _Run(job, capturer, draft)
-        await capturer.open()
+    with staged(job.out) as stage:
+        run = _Run(job, capturer, stage)
         try:
-            for checkpoint_id in track(list(entries), "capturing"):
-                await run.capture(checkpoint_id, entries[checkpoint_id].imports)
+            await capturer.open()
+            resumed = await resume(stage, entries, capturer)
+            _tell(tell, resumed)
+            run.captured.update(resumed.reused)
+            missing = {
+                name: entry.imports for name, entry in entries.items() if name not in resumed.reused
+            }
+            await run.capture(missing, captures or LocalCaptures(capturer), track)
             run.require_any()
-            for _ in track([f"round {n}" for n in range(1, ROUNDS + 1)], "timing restores"):
+            rounds = [f"round {n}" for n in range(1, ROUNDS + 1)]
+            for _ in track(rounds, "timing restores"):
                 await run.time_round()
             run.require_any()
-            recorded = record(draft, job.plan, job.metadata, entries, run.timed(), run.ground())
+            timed = run.timed()
+            recorded = record(
+                stage.generation, job.plan, job.metadata, entries, timed, run.ground()
+            )
+        except BaseException:
+            if kept := stage.kept():
+                tell(
+                    f"{', '.join(kept)}: kept in {stage.folder}; the same command goes on from there"
+                )
+            raise
         finally:
             await capturer.close()
-    return Report(recorded, run.timed(), run.left_out)
+    return Report(recorded, timed, run.left_out)
+
+
+def _tell(tell: Callable[[str], None], resumed: Resumed) -> None:
+    for checkpoint_id, reason in resumed.dropped.items():
+        tell(f"{checkpoint_id} of an earlier run is not used: {reason}")
+    if resumed.reused:
+        tell(f"{', '.join(resumed.reused)}: captured by an earlier run, proven and used again")
 
 
 class _Run:
     """What one build has captured, timed and given up so far."""
 
-    def __init__(self, job: Job, capturer: Capturer, draft: Path) -> None:
+    def __init__(self, job: Job, capturer: Capturer, stage: Stage) -> None:
         self._job = job
         self._capturer = capturer
-        self._draft = draft
-        self._captured: dict[str, Captured] = {}
+        self._stage = stage
         self._restores: defaultdict[str, list[float]] = defaultdict(list)
         self._colds: list[float] = []
+        self.captured: dict[str, CheckpointMeta] = {}
         self.left_out: dict[str, str] = {}
 
-    async def capture(self, checkpoint_id: str, imports: Sequence[str]) -> None:
-        folder = self._folder(checkpoint_id)
-        folder.mkdir()
-        try:
-            self._captured[checkpoint_id] = await self._capturer.capture(
-                checkpoint_id, imports, folder
-            )
-        except CaptureError as error:
-            self._leave_out(checkpoint_id, error)
+    async def capture(
+        self, missing: Mapping[str, Sequence[str]], captures: Captures, track: Track
+    ) -> None:
+        """``missing`` maps ids to imports."""
+        tasks = [
+            Task(checkpoint_id, imports, self._stage.checkpoint(checkpoint_id))
+            for checkpoint_id, imports in missing.items()
+        ]
+        with closing(track(list(missing), "capturing")) as steps:
+            next(steps, None)
+            async with aclosing(captures(tasks)) as outcomes:
+                async for task, outcome in outcomes:
+                    self._take(task, outcome)
+                    next(steps, None)
 
     async def time_round(self) -> None:
         """Time a cold start and a restore of each, so that a busy moment hits all alike."""
         self._colds.append(await self._capturer.cold_seconds())
-        for checkpoint_id in list(self._captured):
+        for checkpoint_id in list(self.captured):
             try:
                 seconds = await self._capturer.restore_seconds(
-                    checkpoint_id, self._folder(checkpoint_id)
+                    checkpoint_id, self._stage.checkpoint(checkpoint_id)
                 )
             except CaptureError as error:
                 self._leave_out(checkpoint_id, error)
@@ -107,17 +148,17 @@ class _Run:
                 self._restores[checkpoint_id].append(seconds)
 
     def require_any(self) -> None:
-        if not self._captured:
+        if not self.captured:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in self.left_out.items())
             raise CaptureError(f"no checkpoint could be captured: {reasons}")
 
-    def timed(self) -> Mapping[str, Captured]:
+    def timed(self) -> Mapping[str, CheckpointMeta]:
         """What was captured and comes back, with the median of its restores."""
         return {
             checkpoint_id: replace(
-                captured, restore_s=round(statistics.median(self._restores[checkpoint_id]), 6)
+                meta, restore_s=round(statistics.median(self._restores[checkpoint_id]), 6)
             )
-            for checkpoint_id, captured in self._captured.items()
+            for checkpoint_id, meta in self.captured.items()
         }
 
     def ground(self) -> Ground:
@@ -128,12 +169,17 @@ class _Run:
             cold_s=statistics.median(self._colds),
         )
 
+    def _take(self, task: Task, outcome: Outcome) -> None:
+        if isinstance(outcome, CaptureError):
+            self._leave_out(task.checkpoint_id, outcome)
+            return
+        self.captured[task.checkpoint_id] = outcome
+        if self._capturer.stores:
+            self._stage.keep(outcome)
+
     def _leave_out(self, checkpoint_id: str, error: CaptureError) -> None:
+        self.captured.pop(checkpoint_id, None)
+        shutil.rmtree(self._stage.checkpoint(checkpoint_id), ignore_errors=True)
         if self._job.strict:
             raise CaptureError(f"{checkpoint_id}: {error}") from error
         self.left_out[checkpoint_id] = str(error)
-        self._captured.pop(checkpoint_id, None)
-        shutil.rmtree(self._folder(checkpoint_id))
-
-    def _folder(self, checkpoint_id: str) -> Path:
-        return self._draft / CHECKPOINTS / checkpoint_id

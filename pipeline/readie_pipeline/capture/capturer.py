@@ -5,25 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from readie_wire.manifest import MappedFile
-
-
-@dataclass(frozen=True, slots=True)
-class Captured:
-    """One captured checkpoint. The fields are those of `readie_wire.manifest.CheckpointMeta`.
-
-    ``restore_s`` is filled in once every checkpoint has been captured and timed.
-    """
-
-    restore_s: float | None = None
-    import_environment: Sequence[str] = ()
-    bytes_on_disk: int = 0
-    gvisor_version: str = ""
-    fingerprint: str = ""
-    cpu_features: Sequence[str] = ()
-    image_files: Sequence[MappedFile] = ()
-    mapped_files: Sequence[MappedFile] = ()
-    gate: Sequence[str] = ()
+from readie_pipeline.capture.conditions import Conditions
+from readie_wire.manifest import CheckpointMeta
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +31,28 @@ class Capturer(Protocol):
     def size_matters(self) -> bool:
         """Does a restore take longer for a larger checkpoint, so that alpha can be fitted?"""
 
-    async def open(self) -> None:
-        """Check the machine. Raises `CaptureError` with what is missing and how to get it."""
+    @property
+    def stores(self) -> bool:
+        """Is a capture on disk afterwards, so that a later process can go on with it?"""
 
-    async def capture(self, checkpoint_id: str, imports: Sequence[str], folder: Path) -> Captured:
-        """Capture into the existing ``folder``. Raises `CaptureError` with the reason."""
+    async def open(self) -> None:
+        """Check the machine; end what killed captures have left. Raises `CaptureError` with what
+        is missing and how to get it."""
+
+    async def capture(
+        self, checkpoint_id: str, imports: Sequence[str], folder: Path
+    ) -> CheckpointMeta:
+        """Capture into the existing ``folder``. Raises `CaptureError` with the reason.
+
+        The rest of the record is filled in once every checkpoint has been captured and timed.
+        """
+
+    async def prove(self, meta: CheckpointMeta, folder: Path) -> None:
+        """Take what was captured into ``folder`` earlier, or by somebody else, as captured here.
+
+        Every file is hashed, and it is restored once. Raises `CaptureError` with the reason why it
+        is not whole, does not fit here, or does not come back.
+        """
 
     async def restore_seconds(self, checkpoint_id: str, folder: Path) -> float:
         """Restore what was captured there once. Raises `CaptureError`: it does not come back."""
@@ -61,7 +61,10 @@ class Capturer(Protocol):
         """Until a sandbox with a fresh interpreter says HELLO. Raises `CaptureError`."""
 
     def platform(self) -> Platform:
-        """Where it captured. Only after `open`."""
+        """Where it captures. Only after `open`."""
+
+    def conditions(self) -> Conditions:
+        """What checkpoints captured here depend on. Only after `open`."""
 
     async def close(self) -> None:
         """End what is still running. Idempotent."""

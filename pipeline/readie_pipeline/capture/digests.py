@@ -1,7 +1,7 @@
-"""What the program inside the sandbox consists of, as one hash."""
+"""What runs in a sandbox as one hash: the program itself, and the packages that it can import."""
 
 import hashlib
-from importlib.metadata import version
+from importlib.metadata import distributions, version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -20,3 +20,9 @@ def executor_digest() -> str:
                 digest.update(f"\0{package}/{file.relative_to(folder)}\0".encode())
                 digest.update(file.read_bytes())
     return digest.hexdigest()
+
+
+def packages_digest() -> str:
+    """SHA-256 (hex) over the names and versions of what this interpreter has installed."""
+    names = sorted(f"{one.metadata['Name']}=={one.version}" for one in distributions())
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()

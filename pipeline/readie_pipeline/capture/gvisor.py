@@ -3,15 +3,17 @@
 import platform
 import secrets
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 
-from readie_pipeline.capture.capturer import Captured, Platform
+from readie_pipeline.capture.capturer import Platform
+from readie_pipeline.capture.conditions import Conditions
 from readie_pipeline.capture.greeting import time_start
+from readie_pipeline.capture.scratch import scratch_folder
 from readie_pipeline.errors import CaptureError
-from readie_worker.sandbox.api import Limits, SandboxSpec
+from readie_wire.manifest import CheckpointMeta
+from readie_worker.sandbox.api import Checkpoint, Limits, SandboxSpec
 from readie_worker.sandbox.errors import SandboxError
 from readie_worker.sandbox.gvisor.runtime import GVisorRuntime
 
@@ -29,12 +31,13 @@ class GVisorCapturer:
 
     runtime = "gvisor"
     size_matters = True
+    stores = True
 
     def __init__(self, runsc: Path, import_deadline: float, environment: Mapping[str, str]) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="readie-gvisor-")
         self._import_deadline = import_deadline
+        # Opening it removes the sandboxes of captures that were killed in the same folder.
         self._runtime = GVisorRuntime(
-            Path(self._folder.name), runsc=runsc, network="none", environment=environment
+            scratch_folder() / "gvisor", runsc=runsc, network="none", environment=environment
         )
         self._prefix = f"readie-capture-{secrets.token_hex(4)}"
         self._numbers = count(1)
@@ -45,7 +48,9 @@ class GVisorCapturer:
         except SandboxError as error:
             raise CaptureError(str(error)) from error
 
-    async def capture(self, checkpoint_id: str, imports: Sequence[str], folder: Path) -> Captured:
+    async def capture(
+        self, checkpoint_id: str, imports: Sequence[str], folder: Path
+    ) -> CheckpointMeta:
         try:
             saved = await self._runtime.capture(
                 imports, folder, limits=_LIMITS, deadline=self._import_deadline
@@ -53,16 +58,29 @@ class GVisorCapturer:
         except SandboxError as error:
             raise CaptureError(str(error)) from error
         here = self._runtime.here
-        return Captured(
-            import_environment=tuple(saved.report.get("environment", ())),
+        return CheckpointMeta(
+            id=checkpoint_id,
+            runtime=self.runtime,
+            imports=tuple(imports),
             bytes_on_disk=saved.bytes_on_disk,
+            import_environment=tuple(saved.report.get("environment", ())),
             gvisor_version=here.gvisor_version,
             fingerprint=here.fingerprint,
+            rootfs_digest=here.rootfs_digest,
             cpu_features=sorted(here.cpu_features),
-            image_files=saved.image_files,
-            mapped_files=saved.mapped_files,
+            image_files=tuple(saved.image_files),
+            mapped_files=tuple(saved.mapped_files),
             gate=tuple(saved.report.get("warnings", ())),
         )
+
+    async def prove(self, meta: CheckpointMeta, folder: Path) -> None:
+        checkpoint = Checkpoint(f"capture/{meta.id}", meta.imports, folder, meta.to_json())
+        try:
+            await self._runtime.adopt(checkpoint)
+        except SandboxError as error:
+            raise CaptureError(str(error)) from error
+        await self._runtime.discard(checkpoint.key)
+        await self.restore_seconds(meta.id, folder)
 
     async def restore_seconds(self, checkpoint_id: str, folder: Path) -> float:
         try:
@@ -84,6 +102,15 @@ class GVisorCapturer:
             gvisor=facts,
         )
 
+    def conditions(self) -> Conditions:
+        here = self._runtime.here
+        facts = {
+            "runtime": self.runtime,
+            "gVisor": here.gvisor_version,
+            "sandbox spec": here.fingerprint,
+            "root filesystem": here.rootfs_digest,
+        }
+        return Conditions(facts, sorted(here.cpu_features))
+
     async def close(self) -> None:
         await self._runtime.close()
-        self._folder.cleanup()

@@ -1,19 +1,20 @@
 """Writes down what was captured: ``meta.json`` of each checkpoint, the catalogue, the manifest."""
 
 import hashlib
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from readie_pipeline.capture.capturer import Captured, Platform
+from readie_pipeline.capture.capturer import Platform
 from readie_pipeline.capture.cataloguing import make_catalogue
 from readie_pipeline.capture.digests import executor_digest
 from readie_pipeline.capture.fitting import Fit, fit_alpha
 from readie_pipeline.capture.staging import CATALOGUE, CHECKPOINTS, MANIFEST, META, write_file
 from readie_pipeline.measure.metadata import Metadata
 from readie_pipeline.plan.plan import Plan, PlanEntry
-from readie_wire.catalogue import Catalogue, CatalogueCheckpoint, dump_catalogue
+from readie_wire.catalogue import Catalogue, dump_catalogue
 from readie_wire.eligibility import checkpoint_facts
 from readie_wire.manifest import (
     CheckpointMeta,
@@ -55,7 +56,7 @@ def record(
     plan: Plan,
     metadata: Metadata,
     entries: Mapping[str, PlanEntry],
-    captured: Mapping[str, Captured],
+    captured: Mapping[str, CheckpointMeta],
     ground: Ground,
 ) -> Recorded:
     """Write every file of the generation but the images into ``draft``.
@@ -63,13 +64,13 @@ def record(
     The catalogue gets the fitted alpha; where there is none, or a restore does not depend on the
     size, the planned one is kept.
     """
-    done = {checkpoint_id: entries[checkpoint_id] for checkpoint_id in captured}
+    done = {name: entry for name, entry in entries.items() if name in captured}
     catalogue = make_catalogue(metadata, done, flavor=plan.flavor, alpha=plan.alpha)
     fit = _fit(catalogue, captured)
     if fit.alpha is not None and ground.size_matters:
         catalogue = replace(catalogue, alpha=fit.alpha)
     platform = ground.platform
-    _write_metas(draft, catalogue, captured, ground)
+    _write_metas(draft, catalogue, captured)
     catalogue_bytes = dump_catalogue(catalogue)
     write_file(draft / CATALOGUE, catalogue_bytes)
     manifest = Manifest(
@@ -94,12 +95,13 @@ def record(
         rootfs_digest=platform.rootfs_digest,
         startup_s=StartupSeconds(cold=round(ground.cold_s, 6), restore=round(fit.floor_s, 6)),
         gvisor=platform.gvisor,
+        nonce=secrets.token_hex(8),
     ).sealed()
     write_file(draft / MANIFEST, dump_manifest(manifest))
     return Recorded(manifest, catalogue, plan.alpha, fit, ground.size_matters)
 
 
-def _fit(catalogue: Catalogue, captured: Mapping[str, Captured]) -> Fit:
+def _fit(catalogue: Catalogue, captured: Mapping[str, CheckpointMeta]) -> Fit:
     measured = [
         (one.size_mb, seconds)
         for one in catalogue.checkpoints
@@ -108,37 +110,12 @@ def _fit(catalogue: Catalogue, captured: Mapping[str, Captured]) -> Fit:
     return fit_alpha([size for size, _ in measured], [seconds for _, seconds in measured])
 
 
-def _write_metas(
-    draft: Path,
-    catalogue: Catalogue,
-    captured: Mapping[str, Captured],
-    ground: Ground,
-) -> None:
+def _write_metas(draft: Path, catalogue: Catalogue, captured: Mapping[str, CheckpointMeta]) -> None:
     for one, facts in zip(catalogue.checkpoints, checkpoint_facts(catalogue), strict=True):
-        meta = _meta(one, captured[one.id], ground, facts.distributions)
+        meta = replace(
+            captured[one.id],
+            imports=tuple(one.canonical),
+            size_mb=one.size_mb,
+            distributions=dict(sorted(facts.distributions.items())),
+        )
         write_file(draft / CHECKPOINTS / one.id / META, dump_meta(meta))
-
-
-def _meta(
-    checkpoint: CatalogueCheckpoint,
-    captured: Captured,
-    ground: Ground,
-    distributions: Mapping[str, str],
-) -> CheckpointMeta:
-    return CheckpointMeta(
-        id=checkpoint.id,
-        runtime=ground.runtime,
-        imports=tuple(checkpoint.canonical),
-        size_mb=checkpoint.size_mb,
-        bytes_on_disk=captured.bytes_on_disk,
-        restore_s=captured.restore_s,
-        import_environment=tuple(captured.import_environment),
-        distributions=dict(sorted(distributions.items())),
-        gvisor_version=captured.gvisor_version,
-        fingerprint=captured.fingerprint,
-        rootfs_digest=ground.platform.rootfs_digest,
-        cpu_features=tuple(captured.cpu_features),
-        image_files=tuple(captured.image_files),
-        mapped_files=tuple(captured.mapped_files),
-        gate=tuple(captured.gate),
-    )

@@ -61,7 +61,7 @@ def run_build(
         with_empty=with_empty,
         strict=given.strict,
     )
-    report = asyncio.run(build(job, capturer_of(given), terminal.track))
+    report = asyncio.run(build(job, capturer_of(given), terminal.track, terminal.note))
     show(terminal, report, given.out)
     if report.left_out:
         raise PipelineError(f"{len(report.left_out)} planned checkpoint(s) are missing")

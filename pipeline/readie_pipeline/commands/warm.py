@@ -72,11 +72,9 @@ def warm(
     progress = LineProgress(terminal.say)
     with _alone_in(folder):
         metadata, plan = _plan(terminal, folder, import_sets, flavor, progress)
-        for entry in plan.entries:
-            terminal.say(f"will capture {short(entry.imports)}: {entry.size_mb:.0f} MB")
         given = BuildOptions(runtime, folder / DRAFT, None, strict=False, timeout=IMPORT_S)
         job = Job(plan, metadata, given.out, with_empty=True)
-        report = asyncio.run(build(job, capturer_of(given), progress.track))
+        report = asyncio.run(build(job, capturer_of(given), progress.track, terminal.say))
         _name(terminal, folder, report)
 
 
@@ -101,18 +99,20 @@ def _plan(
         metadata = survey(names, prober, inventory, repeats=1)
     for name, reason in metadata.failures.items():
         terminal.say(f"{name} is left out: {reason}")
+    alpha = options.DEFAULT_ALPHA
     if import_sets:
-        return metadata, plan_fixed(
-            import_sets, metadata, flavor=flavor, alpha=options.DEFAULT_ALPHA
-        )
+        return metadata, plan_fixed(import_sets, metadata, flavor=flavor, alpha=alpha)
     planned = plan_corpus(
         workloads,
         metadata,
         planner="greedy",
         flavor=flavor,
-        alpha=options.DEFAULT_ALPHA,
+        alpha=alpha,
         budget=Budget(MOST_CHECKPOINTS, MEMORY_MB),
     )
+    for entry in planned.plan.entries:
+        leading = short(planned.demand.leading(entry.imports))
+        terminal.say(f"will capture {leading}: {entry.size_mb:.0f} MB")
     return metadata, planned.plan
 
 

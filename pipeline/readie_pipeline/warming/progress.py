@@ -1,7 +1,7 @@
 """Progress in plain lines, for output that another process reads and repeats."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 EVERY_S = 5.0  # between lines: often enough to see that it goes on, seldom enough to read
 
@@ -15,7 +15,7 @@ class LineProgress:
         self._say = say
         self._clock = clock
 
-    def track(self, names: Sequence[str], doing: str) -> Iterator[str]:
+    def track(self, names: Sequence[str], doing: str) -> Generator[str, None, None]:
         """Go through ``names``, saying now and then how many are done and how long the rest takes."""
         began = said = self._clock()
         for done, name in enumerate(names):
