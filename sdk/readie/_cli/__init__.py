@@ -31,6 +31,7 @@ def main() -> None:
 @click.option(
     "--generations",
     type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
+    envvar=["READIE_GENERATIONS_DIR", "ARTIFACTS_DIR"],
     help="A generation, or a folder with one for each flavor.",
 )
 @click.option(
@@ -48,6 +49,21 @@ def main() -> None:
     type=click.IntRange(1, 1024),
     help="Calls at a time of each worker.  [default: cores]",
 )
+@click.option(
+    "--warm",
+    "imports",
+    multiple=True,
+    metavar="MODULE,…",
+    envvar="READIE_WARM",
+    help="What a checkpoint that is made in the background imports; once for each.  "
+    "[default: chosen by measuring this environment]",
+)
+@click.option(
+    "--no-warm",
+    is_flag=True,
+    envvar="READIE_NO_WARM",
+    help="Make no checkpoints in the background.",
+)
 def up(
     host: str,
     port: int,
@@ -56,11 +72,14 @@ def up(
     runtime: Literal["auto", "gvisor", "fork"],
     workers: int,
     slots: int | None,
+    imports: tuple[str, ...],
+    no_warm: bool,
 ) -> None:
     """Start Readie on this machine: gateway, queue and workers. Ctrl-C stops all of it."""
     from readie._cli.up import Wish, bring_up
 
-    bring_up(Wish(host, port, data_dir, generations, runtime, workers, slots))
+    sets = [tuple(name.strip() for name in one.split(",")) for one in imports]
+    bring_up(Wish(host, port, data_dir, generations, runtime, workers, slots, not no_warm, sets))
 
 
 @main.command()

@@ -18,9 +18,10 @@ from readie import _settings
 from readie._cli import installed, valkey
 from readie._cli.children import Child
 from readie._cli.data_folder import DataFolder
+from readie._cli.warm_folder import ImportSets, WarmFolder, manifests
+from readie._cli.warming import Warming, refusals
 from readie._client import Client
 from readie._errors import ReadieError
-from readie_wire.manifest import load_manifest
 
 START_S = 60.0  # for each part; a busy machine needs a few
 LOAD_S = 30.0  # to hold a generation; after that it is told as it is
@@ -32,7 +33,7 @@ STOP_S = 45.0
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What the command line asks for."""
+    """What the command line asks for. ``warm``: make checkpoints, of these import sets if any."""
 
     host: str
     port: int
@@ -41,6 +42,8 @@ class Wish:
     runtime: str
     workers: int
     slots: int | None
+    warm: bool
+    imports: ImportSets
 
 
 class _Stopped(BaseException):
@@ -81,6 +84,19 @@ class _Supervisor:
         self._server = server
         self._socket = valkey.socket_path(folder.folder("valkey"))
         self._children: list[Child] = []
+        self._environment = _settings.environment()
+        # A bucket, where the environment names one, is what workers and gateway follow instead.
+        self._own_generations = "READIE_BUCKET" not in self._environment
+        self._warm_folder = WarmFolder(
+            folder.folder("generations"), asked=bool(wish.imports or wish.generations)
+        )
+        self._warming = Warming(
+            self._warm_folder,
+            lambda: self._workers() or (),
+            lambda command: self._child("warming", command, {}),
+            given=wish.generations,
+            imports=wish.imports,
+        )
         visible = _dialled(wish.host)
         self.url = f"http://{f'[{visible}]' if ':' in visible else visible}:{port}"
         self._port = port
@@ -88,6 +104,10 @@ class _Supervisor:
 
     def start(self) -> None:
         """Each part when the one it needs is there."""
+        if self._wish.generations is not None:
+            self._warm_folder.serve(self._wish.generations)
+        else:
+            self._warm_folder.serve_own(self._wish.runtime)
         command = valkey.command(self._server, self._folder.folder("valkey"), self._socket)
         queue = self._add("queue", command, {})
         self._until("the queue", lambda: valkey.answers(self._socket), queue)
@@ -102,7 +122,7 @@ class _Supervisor:
             workers.append(self._add(name, [sys.executable, "-m", "readie_worker"], settings))
         count = len(workers)
         self._until("the workers", lambda: len(self._workers() or ()) >= count, *workers)
-        if self._wish.generations is not None:
+        if self._own_generations:
             self._await_generations()
 
     def tell(self) -> None:
@@ -125,7 +145,7 @@ class _Supervisor:
             ("token", f"in {self._folder.token_file}"),
             ("runtime", why if why.startswith(runtime) else f"{runtime} {why}"),
             ("workers", f"{len(workers)} with {slots} slots"),
-            ("checkpoints", held or "none: every call imports for itself; see --generations"),
+            ("checkpoints", held or "none: every call imports for itself"),
             ("queue", str(self._server)),
             ("data", str(self._folder.path)),
         ):
@@ -140,9 +160,15 @@ class _Supervisor:
         click.echo("Python on this machine finds it by itself. Ctrl-C stops it.")
 
     def watch(self) -> None:
-        """Keep every child running. Raises `click.ClickException` for one that keeps ending."""
+        """Keep every child running, make checkpoints where there are none.
+
+        Raises `click.ClickException` for a child that keeps ending.
+        """
+        if self._wish.warm and self._own_generations:
+            self._warming.begin()
         while True:
             time.sleep(WATCH_S)
+            self._warming.look()
             for child in self._children:
                 if child.has_ended() and child.is_due():
                     if not child.may_restart():
@@ -157,6 +183,7 @@ class _Supervisor:
             workers = [child for child in self._children if child.name.startswith("worker")]
             for child in workers:
                 child.ask_to_stop()
+            self._warming.stop()
             for child in workers:
                 child.wait(STOP_S)
             for child in reversed(self._children[:2]):
@@ -169,12 +196,16 @@ class _Supervisor:
             shutil.rmtree(self._socket.parent, ignore_errors=True)
 
     def _add(self, name: str, command: list[str], settings: dict[str, str]) -> Child:
-        environment = _settings.environment() | settings
+        child = self._child(name, command, settings)
+        self._children.append(child)
+        return child
+
+    def _child(self, name: str, command: list[str], settings: dict[str, str]) -> Child:
+        environment = self._environment | settings
         environment.pop("READIE_AUTH_TOKEN", None)  # theirs is the token file
         log = self._folder.folder("logs") / f"{name.replace(' ', '-')}.log"
         log.unlink(missing_ok=True)
         child = Child(name, command, environment, log)
-        self._children.append(child)
         child.start()
         return child
 
@@ -189,8 +220,9 @@ class _Supervisor:
             "READIE_PORT": str(self._port),
             "READIE_RUNTIME": wish.runtime,
         }
-        if wish.generations is not None:
-            settings["READIE_GENERATIONS_DIR"] = str(wish.generations)
+        if self._own_generations:
+            settings["READIE_GENERATIONS_DIR"] = str(self._warm_folder.link)
+            settings["READIE_GENERATIONS_LATER"] = str(wish.generations is None)
         if wish.slots is not None:
             settings["READIE_SLOTS"] = str(wish.slots)
         return settings
@@ -207,7 +239,10 @@ class _Supervisor:
 
     def _await_generations(self) -> None:
         """Until every worker holds all of it or says why not. Calls run meanwhile; they start cold."""
-        wanted = _published_checkpoints(self._wish.generations)
+        wanted = {
+            manifest.flavor: len(manifest.checkpoints)
+            for manifest in manifests(self._warm_folder.link)
+        }
         deadline = time.monotonic() + LOAD_S
         while time.monotonic() < deadline:
             workers = self._workers() or []
@@ -228,22 +263,11 @@ class _Supervisor:
             time.sleep(POLL_S)
 
 
-def _published_checkpoints(folder: Path | None) -> dict[str, int]:
-    """Flavor → how many checkpoints its generation has. What cannot be read is the worker's to tell."""
-    counts: dict[str, int] = {}
-    files = [folder / "manifest.json", *folder.glob("*/manifest.json")] if folder else []
-    for file in files:
-        try:
-            manifest = load_manifest(file.read_bytes())
-        except (OSError, ValueError):
-            continue
-        counts[manifest.flavor] = len(manifest.checkpoints)
-    return counts
-
-
 def _has_loaded(worker: Mapping[str, Any], wanted: Mapping[str, int]) -> bool:
+    """Whether it has taken or refused each of them."""
     held = sum(len(facts["checkpoints"]) for facts in worker.get("generations", ()))
-    return held >= wanted.get(str(worker.get("flavor")), 0) or bool(worker.get("error"))
+    refused = len(refusals([worker]))
+    return held + refused >= wanted.get(str(worker.get("flavor")), 0) or bool(worker.get("error"))
 
 
 def _free_port(host: str, port: int) -> int:

@@ -1,0 +1,125 @@
+"""The generations that ``readie up`` made itself, and the link to the one that is served.
+
+current                        leads to what gateway and workers serve: one of these, or a user's own
+{flavor}-{runtime}/{id}/       a generation of what the pipeline chose
+{flavor}-{runtime}-asked/      the same of import sets that somebody has asked for
+              …/asked.json     the import sets of the newest, [] when the pipeline chose
+"""
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+
+from readie_wire.catalogue import (
+    Catalogue,
+    CatalogueError,
+    canonical_distribution,
+    load_catalogue,
+)
+from readie_wire.manifest import Manifest, ManifestError, load_manifest
+
+CURRENT = "current"
+ASKED = "asked.json"
+# On disk. A package of that size that has come since is worth measuring; most others are not.
+NOTABLE_BYTES = 8 << 20
+
+ImportSets = Sequence[Sequence[str]]
+
+
+class WarmFolder:
+    """``root`` exists, and no other ``readie up`` writes to it. ``asked``: not the pipeline's choice."""
+
+    def __init__(self, root: Path, *, asked: bool) -> None:
+        self.root = root
+        self._suffix = "-asked" if asked else ""
+        self.link = root / CURRENT
+
+    def serve(self, generation: Path) -> None:
+        """Let the link lead there, without a moment in between."""
+        draft = self.root / f".{CURRENT}.new"
+        draft.unlink(missing_ok=True)
+        draft.symlink_to(generation)
+        draft.replace(self.link)
+
+    def serve_own(self, runtime: str) -> None:
+        """Lead to one that was made before: the one served last, else any, for ``runtime`` or auto."""
+        pattern = f"*-{'*' if runtime == 'auto' else runtime}{self._suffix}"
+        places = sorted(self.root.glob(pattern), key=lambda place: place != self._served_from())
+        newest = next(filter(None, map(self.newest, places)), None)
+        if newest is None:
+            self.link.unlink(missing_ok=True)
+        else:
+            self.serve(newest)
+
+    def place(self, flavor: str, runtime: str) -> Path:
+        place = self.root / f"{flavor}-{runtime}{self._suffix}"
+        place.mkdir(mode=0o700, exist_ok=True)
+        return place
+
+    def newest(self, place: Path) -> Path | None:
+        """The latest generation in it that is whole: ids sort by time."""
+        found = sorted(file.parent for file in place.glob("*/manifest.json"))
+        return found[-1] if found else None
+
+    def drop_older(self, place: Path) -> None:
+        """Remove what neither is the newest nor is served."""
+        newest = self.newest(place)
+        for file in place.glob("*/manifest.json"):
+            if file.parent != newest and not self.serves(file.parent):
+                shutil.rmtree(file.parent, ignore_errors=True)
+
+    def serves(self, generation: Path) -> bool:
+        return self.link.resolve() == generation.resolve()
+
+    def asked(self, place: Path) -> ImportSets | None:
+        try:
+            return [tuple(imports) for imports in json.loads((place / ASKED).read_text())]
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def note_asked(self, place: Path, imports: ImportSets) -> None:
+        (place / ASKED).write_text(json.dumps(imports) + "\n")
+
+    def _served_from(self) -> Path | None:
+        return self.root / self.link.readlink().parent.name if self.link.is_symlink() else None
+
+
+def manifests(generations: Path) -> Iterator[Manifest]:
+    """Of a generation, or of each flavor's. What cannot be read is the worker's to tell."""
+    for file in (generations / "manifest.json", *generations.glob("*/manifest.json")):
+        try:
+            yield load_manifest(file.read_bytes())
+        except (OSError, ManifestError):
+            continue
+
+
+def changes_since(generation: Path) -> Sequence[str]:
+    """What has changed in this environment of what the generation holds, in a few words each."""
+    try:
+        then = load_catalogue((generation / "catalogue.json").read_bytes())
+    except (OSError, CatalogueError) as error:
+        return [f"its catalogue cannot be read ({error})"]
+    now = {canonical_distribution(found.metadata["Name"] or ""): found for found in distributions()}
+    changes = []
+    for name in _held(then):
+        version = now[name].version if name in now else None
+        if version is None:
+            changes.append(f"{name} is gone")
+        elif version != then.distributions.get(name):
+            changes.append(f"{name} {then.distributions.get(name)} is {version} now")
+    new = sorted(now.keys() - then.distributions.keys())
+    return changes + [f"{name} is new" for name in new if _size(now[name]) >= NOTABLE_BYTES]
+
+
+def _size(distribution: Distribution) -> int:
+    """Bytes on disk, as its own record has them."""
+    return sum(file.size or 0 for file in distribution.files or ())
+
+
+def _held(catalogue: Catalogue) -> Sequence[str]:
+    """The distributions that some checkpoint has imported."""
+    items = {name for checkpoint in catalogue.checkpoints for name in checkpoint.items}
+    names = {catalogue.items[name].distribution for name in items if name in catalogue.items}
+    return sorted(names - {""})
