@@ -169,6 +169,13 @@ class ItemGraph:
     def names_in(self, bits: int) -> Iterator[str]:
         return (self.names[number] for number in numbers_in(bits))
 
+    def leading(self, names: Sequence[str]) -> tuple[str, ...]:
+        """The names that no other of them pulls in: what a checkpoint is about, for people."""
+        pulled_in = 0
+        for name in names:
+            pulled_in |= self.closure_of([name]) & ~self.bits_of([name])
+        return tuple(name for name in names if not self.bits_of([name]) & pulled_in)
+
     def _close(self, number: int) -> int:
         # Dependencies may form cycles, so only finished closures are taken over whole.
         reached = 1 << number

@@ -101,7 +101,7 @@ def show(terminal: Terminal, report: Report, out: Path) -> None:
         restore_s = report.captured[one.id].restore_s
         table.add_row(
             one.id,
-            short(one.canonical) or "nothing",
+            short(recorded.catalogue.graph.leading(one.canonical)) or "nothing",
             f"{one.size_mb:.1f}",
             "" if restore_s is None else f"{restore_s * 1000:.1f}",
         )
