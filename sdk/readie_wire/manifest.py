@@ -54,6 +54,8 @@ class Manifest:
     interpreter's path in the root filesystem; digests are hex. ``gvisor`` holds what only that
     runtime compares (versions, flags, mounts, CPU features …), empty for ``fork``. ``nonce`` is
     new in every capture: two of one second are two generations, however alike they are.
+    ``planned_alpha`` is what the planner reckoned with, in seconds per MB, 0 where that is not
+    known; the catalogue has what was measured.
     """
 
     flavor: str
@@ -71,6 +73,7 @@ class Manifest:
     startup_s: StartupSeconds = field(default_factory=StartupSeconds)
     gvisor: Mapping[str, Any] = field(default_factory=dict)
     nonce: str = ""
+    planned_alpha: float = 0.0
     generation: str = ""
     version: int = MANIFEST_VERSION
 
@@ -117,6 +120,7 @@ class Manifest:
             startup_s=StartupSeconds(startup.number("cold"), startup.number("restore")),
             gvisor=read.object("gvisor"),
             nonce=read.text("nonce", ""),
+            planned_alpha=read.number("planned_alpha"),
             generation=read.text("generation", ""),
         )
 

@@ -28,6 +28,7 @@ MANIFEST = Manifest(
     checkpoints=(ManifestCheckpoint("checkpoint_1", ("numpy",), 60.5, ("OMP_NUM_THREADS",)),),
     executor_command=("python", "-m", "readie_executor"),
     startup_s=StartupSeconds(cold=0.2, restore=0.001),
+    planned_alpha=0.002,
 ).sealed()
 
 META = CheckpointMeta(

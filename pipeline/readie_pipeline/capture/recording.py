@@ -96,6 +96,7 @@ def record(
         startup_s=StartupSeconds(cold=round(ground.cold_s, 6), restore=round(fit.floor_s, 6)),
         gvisor=platform.gvisor,
         nonce=secrets.token_hex(8),
+        planned_alpha=plan.alpha,
     ).sealed()
     write_file(draft / MANIFEST, dump_manifest(manifest))
     return Recorded(manifest, catalogue, plan.alpha, fit, ground.size_matters)
