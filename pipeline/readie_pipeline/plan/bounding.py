@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from readie_pipeline.plan.costs import Budget, Costs, Floats
+from readie_pipeline.plan.costs import Budget, Costs
 from readie_pipeline.plan.serving import NS
+from readie_pipeline.plan.sharing import Floats
 
 STEPS = 150  # the bound moves by less than a hundredth after that, on the corpora we have
-MAX_CELLS = 20_000_000  # candidates x sets held at once, 160 MB; above, a cheaper bound is used
-BLOCK = 256  # candidates priced at once where not all are
+MAX_CELLS = 20_000_000  # candidates x sets held at once, 160 MB
 _PATIENCE = 10  # steps without a better bound before the step size is halved
 
 
@@ -25,13 +25,19 @@ class Bound:
     total_s: float
 
 
-def lower_bound(costs: Costs, budget: Budget, known_total_s: float) -> Bound:
-    """``known_total_s`` is the total of some plan: it scales the steps."""
+def lower_bound(
+    costs: Costs, budget: Budget, known_total_s: float, unlimited_s: float = 0.0
+) -> Bound:
+    """``known_total_s`` is the total of some plan: it scales the steps.
+
+    ``unlimited_s`` is the total were every candidate captured. Where there are too many candidates
+    for a better bound, that is the one that is given.
+    """
     candidates = np.arange(len(costs.size_ns))
     if not len(candidates) or not budget.max_checkpoints:
         return Bound(known_total_s)
     if len(candidates) ** 2 > MAX_CELLS:
-        return Bound(_everybody_at_best(costs) / NS)
+        return Bound(unlimited_s)
     weighted = costs.of(candidates) * costs.counts
     sizes = np.array(costs.sizes_mb)
     prices = weighted.min(axis=0)
@@ -53,15 +59,6 @@ def lower_bound(costs: Costs, budget: Budget, known_total_s: float) -> Bound:
             break
         prices = prices + direction * scale * (known_total_s * NS - bound) / length
     return Bound(best / NS)
-
-
-def _everybody_at_best(costs: Costs) -> float:
-    """The total were every candidate captured."""
-    cheapest = costs.cold_ns + costs.size_ns.max()
-    for start in range(0, len(costs.size_ns), BLOCK):
-        block = np.arange(start, min(start + BLOCK, len(costs.size_ns)))
-        cheapest = np.minimum(cheapest, costs.at_least(block).min(axis=0))
-    return float(costs.counts @ cheapest)
 
 
 def _choose(gains: Floats, sizes: Floats, budget: Budget) -> Floats:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from readie_wire.catalogue import Item, ItemGraph, numbers_in
+from readie_wire.catalogue import Item, ItemGraph
 
 # Packages that fewer requests need would only add candidates that never pay.
 RARE_SHARE = 0.002
@@ -47,11 +47,7 @@ class Demand:
 
     def leading(self, names: Sequence[str]) -> tuple[str, ...]:
         """The names that no other of them pulls in: what a checkpoint is about, for people."""
-        graph = self._graph
-        pulled_in = 0
-        for name in names:
-            pulled_in |= graph.closure_of([name]) & ~graph.bits_of([name])
-        return tuple(name for name in names if not graph.bits_of([name]) & pulled_in)
+        return self._graph.leading(names)
 
 
 def demand_of(
@@ -70,19 +66,20 @@ def demand_of(
         found = {item for name in names if (item := graph.nearest(name)) is not None}
         asked |= found
         needs[graph.closure_of(found)] += 1
-    uses: Counter[int] = Counter()
+    members = {bits: tuple(graph.names_in(bits)) for bits in needs}
+    uses: Counter[str] = Counter()
     for bits, count in needs.items():
-        for number in numbers_in(bits):
-            uses[number] += count
-    common = sum(1 << number for number, count in uses.items() if count >= rare_share * total)
+        for name in members[bits]:
+            uses[name] += count
+    kept = {name for name, count in uses.items() if count >= rare_share * total}
     sets: Counter[tuple[str, ...]] = Counter()
     for bits, count in needs.items():
-        if bits & common:
-            sets[tuple(sorted(graph.names_in(bits & common)))] += count
+        common = kept.intersection(members[bits])
+        if common:
+            sets[tuple(sorted(common))] += count
     ordered = sorted(sets)
-    kept = set(graph.names_in(common))
     return Demand(
-        items={name: items[name] for name in graph.names if name in kept},
+        items={name: item for name, item in items.items() if name in kept},
         sets=ordered,
         counts=[sets[one] for one in ordered],
         asked=frozenset(asked & kept),

@@ -3,11 +3,12 @@
 import numpy as np
 
 from readie_pipeline.errors import PlanError
-from readie_pipeline.plan.costs import Budget, Costs, Floats
+from readie_pipeline.plan.costs import Budget, Costs
 from readie_pipeline.plan.demand import Demand
 from readie_pipeline.plan.greedy import plan_greedy
 from readie_pipeline.plan.plan import Plan
 from readie_pipeline.plan.serving import entries_of
+from readie_pipeline.plan.sharing import Floats
 
 MAX_CANDIDATES = 30  # minutes; a corpus with more distinct sets gets a bound instead
 

@@ -7,15 +7,16 @@ candidates need not be looked at again in later rounds.
 """
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from readie_pipeline.plan.costs import Budget, Costs, Floats
+from readie_pipeline.plan.costs import Budget, Costs
 from readie_pipeline.plan.demand import Demand
 from readie_pipeline.plan.plan import Plan
 from readie_pipeline.plan.serving import NS, entries_of
+from readie_pipeline.plan.sharing import Floats
 
 _BLOCK = 64  # candidates priced at once: 64 x 10,000 costs are 5 MB
 _SHOWN = 5  # candidates of each round that its explanation lists
@@ -30,12 +31,16 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """How a plan came about. Costs in seconds over all requests; ``cold_s`` without checkpoints."""
+    """How a plan came about. Costs in seconds over all requests.
+
+    ``cold_s`` without checkpoints, ``total_s`` with the plan, ``unlimited_s`` with every candidate.
+    """
 
     rounds: Sequence[Round]
     stopped: str
     cold_s: float
     total_s: float
+    unlimited_s: float
 
 
 def plan_greedy(
@@ -62,6 +67,7 @@ def plan_greedy(
         stopped=stopped,
         cold_s=float(costs.counts @ costs.cold_ns) / NS,
         total_s=search.total_ns / NS,
+        unlimited_s=float(costs.counts @ search.cheapest_ns) / NS,
     )
     return Plan("greedy", flavor, costs.alpha, entries), explanation
 
@@ -74,7 +80,8 @@ class _Search:
         self.chosen: list[int] = []
         self.total_ns = float(costs.counts @ costs.cold_ns)
         self._current: Floats = costs.cold_ns
-        # (-gain or an upper bound of it, candidate, number of chosen when it was the gain).
+        self.cheapest_ns: Floats = costs.cold_ns  # of each set, were every candidate captured
+        # (-gain, candidate, number of chosen when that was its gain: an upper bound ever since).
         self._bounds: list[tuple[float, int, int]] = []
         self._too_large: list[int] = []
 
@@ -98,9 +105,7 @@ class _Search:
             self._current = np.minimum(self._current, row)
         else:
             self._current = row
-            others = [c for c in range(len(row)) if c != candidate]
-            estimates = self._gains(others, self._costs.at_least)
-            self._bounds = [(-gain, c, -1) for gain, c in estimates]
+            self._look_at_all()
         self.chosen.append(candidate)
         self._bounds = [bound for bound in self._bounds if bound[1] != candidate]
         heapq.heapify(self._bounds)
@@ -114,8 +119,7 @@ class _Search:
         return "no candidate lowers the cost"
 
     def _helps_any(self, candidates: Sequence[int]) -> bool:
-        blocks = (candidates[at : at + _BLOCK] for at in range(0, len(candidates), _BLOCK))
-        return any(gain > 0 for block in blocks for gain, _ in self._gains(block, self._costs.of))
+        return any(any(self._gains(self._costs.of(block))) for block in _blocks(candidates))
 
     def _best_alone(self, left_mb: float) -> Sequence[tuple[int, float]]:
         totals = self._costs.alone()
@@ -134,6 +138,16 @@ class _Search:
         """No candidate that was not looked at can be among those to be shown."""
         return len(exact) >= _SHOWN and self._bounds[0][:2] > exact[_SHOWN - 1]
 
+    def _look_at_all(self) -> None:
+        """The gain of every candidate beside the first chosen one."""
+        self.cheapest_ns = self._current
+        for block in _blocks(range(len(self._current))):
+            rows = self._costs.of(block)
+            self.cheapest_ns = np.minimum(self.cheapest_ns, rows.min(axis=0))
+            self._bounds += [
+                (-gain, c, 1) for gain, c in zip(self._gains(rows), block, strict=True)
+            ]
+
     def _look_at_next(self) -> list[tuple[float, int]]:
         """The exact gains of the most promising candidates."""
         known: list[tuple[float, int]] = []
@@ -144,15 +158,16 @@ class _Search:
                 known.append((negative, candidate))
             else:
                 outdated.append(candidate)
-        fresh = self._gains(outdated, self._costs.of)
-        return known + [(-gain, candidate) for gain, candidate in fresh]
+        gains = self._gains(self._costs.of(outdated))
+        return known + [(-gain, c) for gain, c in zip(gains, outdated, strict=True)]
 
-    def _gains(
-        self, candidates: Sequence[int], price: Callable[[Sequence[int]], Floats]
-    ) -> list[tuple[float, int]]:
-        gains: list[tuple[float, int]] = []
-        for start in range(0, len(candidates), _BLOCK):
-            block = candidates[start : start + _BLOCK]
-            lower = np.maximum(self._current[None, :] - price(block), 0.0)
-            gains.extend(zip((lower @ self._costs.counts).tolist(), block, strict=True))
+    def _gains(self, rows: Floats) -> list[float]:
+        """What each row of costs, which is used up, would save."""
+        np.subtract(self._current, rows, out=rows)
+        np.maximum(rows, 0.0, out=rows)
+        gains: list[float] = (rows @ self._costs.counts).tolist()
         return gains
+
+
+def _blocks(candidates: Sequence[int]) -> Iterator[Sequence[int]]:
+    return (candidates[start : start + _BLOCK] for start in range(0, len(candidates), _BLOCK))
