@@ -110,9 +110,9 @@ class SyncState:
     """How a worker follows its bucket. What counts, counts since the worker's start.
 
     ``arriving`` is the generation under way, of whose ``arriving_bytes`` ``arrived_bytes`` are here.
-    ``fetched_bytes`` came from the bucket, after expansion, in ``seconds`` of ``generations``
-    brought here whole; ``failures`` are tries that failed. ``leads``: of the workers that share this
-    disk, this one fetches.
+    ``fetched_bytes`` came from the bucket, counted after expansion; ``seconds`` were spent in
+    ``syncs`` that brought what there was room for; ``failures`` are looks and syncs that failed.
+    ``leads``: of the workers that share this disk, this one fetches.
     """
 
     leads: bool = False
@@ -121,7 +121,7 @@ class SyncState:
     arrived_bytes: int = 0
     fetched_bytes: int = 0
     seconds: float = 0.0
-    generations: int = 0
+    syncs: int = 0
     failures: int = 0
     error: str = ""
 

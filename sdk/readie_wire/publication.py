@@ -101,6 +101,15 @@ class PackingList:
         return sum(file.size for file in self.files)
 
     @property
+    def checkpoint_sizes(self) -> Mapping[str, int]:
+        """The same of each checkpoint, by id."""
+        sizes: dict[str, int] = {}
+        for file in self.files:
+            if file.checkpoint is not None:
+                sizes[file.checkpoint] = sizes.get(file.checkpoint, 0) + file.size
+        return sizes
+
+    @property
     def keys(self) -> frozenset[str]:
         """The objects that it needs."""
         return frozenset(file.key for file in self.files)

@@ -154,7 +154,7 @@ def test_what_a_worker_holds_survives_redis_and_the_words_of_a_newer_worker() ->
                 {"checkpoint_0": HeldCheckpoint(9, Tier.MEMORY, True, 9), "checkpoint_1": refused},
             ),
         ),
-        SyncState(leads=True, fetched_bytes=16, generations=1),
+        SyncState(leads=True, fetched_bytes=16, syncs=1),
         swaps=2,
     )
     record = WorkerRecord(

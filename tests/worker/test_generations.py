@@ -84,7 +84,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused_with_the_reason(
     write_generation(tmp_path, {EMPTY: []}, **changes)
     generation = read_generation(tmp_path, machine)
     assert not generation.usable
-    assert generation.refused[EMPTY].startswith(reason)
+    assert generation.refused[EMPTY].reason.startswith(reason)
 
 
 def test_another_patch_version_is_accepted_when_compatibility_is_not_strict(
@@ -108,7 +108,7 @@ def test_a_checkpoint_whose_meta_cannot_be_read_is_left_out_alone(
     (tmp_path / "checkpoints" / "checkpoint_1" / "meta.json").write_text(text)
     generation = read_generation(tmp_path, HERE)
     assert list(generation.usable) == [EMPTY]
-    assert "meta.json" in generation.refused["checkpoint_1"]
+    assert "meta.json" in generation.refused["checkpoint_1"].reason
 
 
 def test_a_checkpoint_id_never_climbs_out_of_its_folder(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_checkpoint_id_never_climbs_out_of_its_folder(tmp_path: Path) -> None:
     path.write_text(json.dumps(manifest))
     generation = read_generation(tmp_path, HERE)
     assert not generation.usable
-    assert "not valid" in generation.refused["../../etc"]
+    assert "not valid" in generation.refused["../../etc"].reason
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "catalogue.json"])

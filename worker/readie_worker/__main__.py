@@ -76,6 +76,7 @@ async def _serve_supervised(settings: WorkerSettings, supervision: Supervision) 
         artifacts=settings.artifacts,
         generations_later=settings.generations_later,
         following=_following(settings, chosen.rootfs),
+        prefetch_budget=settings.prefetch_budget,
         strict_compat=settings.strict_compat,
         allow_unsandboxed=settings.allow_unsandboxed,
         spares=settings.spares,

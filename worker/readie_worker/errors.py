@@ -3,6 +3,7 @@
 WorkerError
 ├── ConfigurationError     the settings cannot work on this machine: which, and the remedy
 ├── GenerationError        a folder is not a generation that this worker can serve: why
+│   └── UnfitError         a checkpoint of it cannot be restored here: why, and in a word
 ├── NotStartedError        no sandbox reached the function; starting another one is safe
 ├── CallRefusedError       the call cannot be run as asked; carries the error its caller gets
 └── FencedError            the call is not ours any more; whatever we know of it is void
@@ -11,6 +12,7 @@ WorkerError
 from dataclasses import dataclass
 from enum import StrEnum
 
+from readie_wire.holdings import Refusal, RefusalKind
 from readie_wire.outcome import ErrorInfo
 
 
@@ -40,6 +42,14 @@ class ConfigurationError(WorkerError):
 
 class GenerationError(WorkerError):
     """A generation, or one checkpoint of it, cannot be served here; the message is the reason."""
+
+
+class UnfitError(GenerationError):
+    """One checkpoint cannot be restored here."""
+
+    def __init__(self, kind: RefusalKind, reason: str) -> None:
+        super().__init__(reason)
+        self.refusal = Refusal(kind, reason)
 
 
 class NotStartedError(WorkerError):

@@ -12,11 +12,12 @@ from typing import Any
 
 from readie_wire.catalogue import CatalogueError, load_catalogue
 from readie_wire.eligibility import CheckpointFacts, checkpoint_facts
+from readie_wire.holdings import Refusal, RefusalKind
 from readie_wire.keys import InvalidIdError, check_id
 from readie_wire.manifest import Manifest, ManifestCheckpoint, ManifestError, load_manifest
 from readie_wire.pricing import PricedCatalogue
 from readie_wire.versions import MANIFEST_VERSION, READABLE_PROTOCOLS, python_minor
-from readie_worker.errors import GenerationError
+from readie_worker.errors import GenerationError, UnfitError
 from readie_worker.sandbox.api import Checkpoint
 
 MANIFEST = "manifest.json"
@@ -40,13 +41,17 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """A generation that was read. ``usable`` and ``refused`` (with the reason) are by checkpoint id."""
+    """A generation that was read. ``usable`` and ``refused`` (with the reason) are by checkpoint id.
+
+    ``sizes`` are the bytes on the disk of those that are usable.
+    """
 
     manifest: Manifest
     priced: PricedCatalogue
     facts: Mapping[str, CheckpointFacts]
     usable: Mapping[str, Checkpoint]
-    refused: Mapping[str, str]
+    refused: Mapping[str, Refusal]
+    sizes: Mapping[str, int]
 
     @property
     def id(self) -> str:
@@ -101,12 +106,12 @@ def read_generation(folder: Path, machine: Machine) -> Generation:
     manifest = _read_manifest(folder, machine)
     priced = _read_catalogue(folder, manifest)
     usable: dict[str, Checkpoint] = {}
-    refused: dict[str, str] = {}
+    refused: dict[str, Refusal] = {}
     for entry in manifest.checkpoints:
         try:
             usable[entry.id] = _read_checkpoint(folder, manifest, entry, machine)
-        except GenerationError as error:
-            refused[entry.id] = str(error)
+        except UnfitError as error:
+            refused[entry.id] = error.refusal
     variables = {entry.id: entry.import_environment for entry in manifest.checkpoints}
     facts = checkpoint_facts(priced.catalogue, manifest.generation, variables)
     return Generation(
@@ -115,7 +120,16 @@ def read_generation(folder: Path, machine: Machine) -> Generation:
         facts={one.id: one for one in facts},
         usable=usable,
         refused=refused,
+        sizes={name: folder_bytes(folder / CHECKPOINTS / name) for name in usable},
     )
+
+
+def folder_bytes(folder: Path) -> int:
+    """Of the files in it; 0 when it is gone."""
+    try:
+        return sum(entry.stat().st_size for entry in folder.iterdir() if entry.is_file())
+    except OSError:
+        return 0
 
 
 def _read_manifest(folder: Path, machine: Machine) -> Manifest:
@@ -154,15 +168,16 @@ def _read_catalogue(folder: Path, manifest: Manifest) -> PricedCatalogue:
 def _read_checkpoint(
     folder: Path, manifest: Manifest, entry: ManifestCheckpoint, machine: Machine
 ) -> Checkpoint:
-    if reason := misfit(manifest, machine):
-        raise GenerationError(reason)
+    """Raises `UnfitError`."""
+    if unfit := misfit(manifest, machine):
+        raise UnfitError(unfit.kind, unfit.reason)
     try:
         place = folder / CHECKPOINTS / check_id(entry.id, "checkpoint")
         if not place.is_dir():
-            raise GenerationError("it has not arrived on this worker's disk")
+            raise UnfitError(RefusalKind.ABSENT, "it has not arrived on this worker's disk")
         meta = _read_meta(place / META)
     except (OSError, InvalidIdError) as error:
-        raise GenerationError(str(error)) from error
+        raise UnfitError(RefusalKind.DAMAGED, str(error)) from error
     return Checkpoint(
         key=f"{manifest.generation}/{entry.id}", imports=entry.imports, path=place, meta=meta
     )
@@ -173,29 +188,31 @@ def _read_meta(path: Path) -> Mapping[str, Any]:
     try:
         meta = json.loads(path.read_bytes())
     except ValueError as error:
-        raise GenerationError(f"{path} is not JSON: {error}") from error
+        raise UnfitError(RefusalKind.DAMAGED, f"{path} is not JSON: {error}") from error
     if not isinstance(meta, dict) or meta.get("version") != MANIFEST_VERSION:
-        raise GenerationError(f"{path} is not of version {MANIFEST_VERSION}")
+        raise UnfitError(RefusalKind.DAMAGED, f"{path} is not of version {MANIFEST_VERSION}")
     return meta
 
 
-def misfit(manifest: Manifest, machine: Machine) -> str:
-    """Why no checkpoint of the generation can be restored here; empty when they can.
+def misfit(manifest: Manifest, machine: Machine) -> Refusal | None:
+    """Why no checkpoint of the generation can be restored here; None when they can.
 
     A fork worker builds its zygotes itself, from the canonical imports of any generation; a gVisor
     worker needs the images that only a gVisor capture has.
     """
     if machine.runtime != "fork" and manifest.runtime != machine.runtime:
-        return f"captured for {manifest.runtime}, this worker runs {machine.runtime}"
+        reason = f"captured for {manifest.runtime}, this worker runs {machine.runtime}"
+        return Refusal(RefusalKind.RUNTIME, reason)
     exact = machine.strict and machine.runtime != "fork"
     wanted, ours = manifest.python, machine.python
     if not exact:
         wanted, ours = python_minor(wanted), python_minor(ours)
     if wanted != ours:
-        return f"captured with Python {wanted}, this worker runs {ours}"
-    return ""
+        reason = f"captured with Python {wanted}, this worker runs {ours}"
+        return Refusal(RefusalKind.PYTHON, reason)
+    return None
 
 
-def describe_refusals(refused: Mapping[str, str]) -> Sequence[str]:
+def describe_refusals(refused: Mapping[str, Refusal]) -> Sequence[str]:
     """One sentence for each refused checkpoint, for the worker's record."""
     return [f"{checkpoint} is not used: {reason}" for checkpoint, reason in refused.items()]

@@ -1,12 +1,16 @@
 """What this worker can restore right now, kept in step with the generation on its disk."""
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
 
+from readie_wire.holdings import Refusal, RefusalKind
 from readie_wire.records import GenerationFacts
 from readie_worker.errors import GenerationError
 from readie_worker.generations import (
@@ -20,6 +24,7 @@ from readie_worker.generations import (
 )
 from readie_worker.sandbox.api import Checkpoint, Runtime
 from readie_worker.sandbox.errors import SandboxError
+from readie_worker.valuing import seconds_saved
 
 QUARANTINE_AFTER = 3  # failures in a row: once may be bad luck, three times is a bad checkpoint
 POLL_S = 1.0  # how often the manifest is looked at
@@ -32,8 +37,9 @@ log = structlog.stdlib.get_logger(__name__)
 class _Held:
     generation: Generation
     adopted: dict[str, Checkpoint] = field(default_factory=dict)  # by checkpoint id
-    refused: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, Refusal] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
+    starts: Counter[str] = field(default_factory=Counter)
 
 
 class Holdings:
@@ -65,6 +71,8 @@ class Holdings:
         self._held: _Held | None = None
         self._fresh: _Held | None = None  # being adopted, while the old one still serves
         self._seen: Signature | None = None
+        self._arrival = asyncio.Event()
+        self.swaps = 0  # since the start; the first generation is not one
         self.error = ""  # why the generation on disk is not served; for the worker's record
         self.on_change: Callable[[], None] = lambda: None
 
@@ -83,6 +91,27 @@ class Holdings:
         return tuple(self._held.adopted.values()) if self._held else ()
 
     @property
+    def by_value(self) -> Sequence[Checkpoint]:
+        """The same, the most valuable first: seconds saved by a start, times starts seen here.
+
+        Nobody has started any at first, so then it is the seconds alone.
+        """
+        held = self._held
+        if held is None:
+            return ()
+        saved = seconds_saved(held.generation.priced.catalogue)
+
+        def value(name: str) -> tuple[float, str]:
+            return -saved.get(name, 0.0) * (1 + held.starts[name]), name
+
+        return [held.adopted[name] for name in sorted(held.adopted.copy(), key=value)]
+
+    @property
+    def refused(self) -> Mapping[str, Refusal]:
+        """Those of the current generation that cannot be restored, by checkpoint id."""
+        return self._held.refused.copy() if self._held else {}
+
+    @property
     def notes(self) -> Sequence[str]:
         return describe_refusals(self._held.refused.copy()) if self._held else ()
 
@@ -99,7 +128,7 @@ class Holdings:
             return self.error or "this worker has no generation"
         if self._held.generation.id != generation:
             return f"this worker holds generation {self._held.generation.id}"
-        return self._held.refused.get(checkpoint, "the generation does not list it")
+        return str(self._held.refused.get(checkpoint, "the generation does not list it"))
 
     def advertised(self) -> Sequence[GenerationFacts]:
         """For the worker's record; the gateway prices these and no others."""
@@ -129,8 +158,15 @@ class Holdings:
         if self._root is None or self._is_empty(self._root):
             self._say_loaded()
         while True:
+            self._arrival.clear()
             await self.refresh()
-            await asyncio.sleep(POLL_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(POLL_S):
+                    await self._arrival.wait()
+
+    def look(self) -> None:
+        """Something has arrived on the disk: do not wait for the next turn of `watch`."""
+        self._arrival.set()
 
     async def refresh(self) -> None:
         """Load the generation on disk when it is not the one that was seen last."""
@@ -170,23 +206,30 @@ class Holdings:
         if count < QUARANTINE_AFTER:
             return
         del self._held.adopted[name]
-        self._held.refused[name] = f"in quarantine after {count} failures in a row: {reason}"
+        self._held.refused[name] = Refusal(
+            RefusalKind.FAILING, f"in quarantine after {count} failures in a row: {reason}"
+        )
         log.warning("checkpoint in quarantine", checkpoint=key, failures=count, reason=reason)
         self.on_change()
         await self._runtime.discard(key)
 
     def worked(self, key: str) -> None:
         """A restore of ``key`` reached its executor."""
-        if self._held is not None:
-            self._held.failures.pop(key.rpartition("/")[2], None)
+        generation, _, name = key.rpartition("/")
+        if self._held is not None and self._held.generation.id == generation:
+            self._held.failures.pop(name, None)
+            self._held.starts[name] += 1
 
     async def _swap(self, generation: Generation) -> None:
         """Adopt what the new generation has while the old one still serves, then let that go.
 
         Without an old one, each checkpoint serves as soon as it is adopted.
         """
+        began = time.monotonic()
         fresh = _Held(generation, refused=dict(generation.refused))
         old, self._held = self._held, self._held or fresh
+        if old is not None:
+            fresh.starts = _carried_over(old, generation)
         self._fresh = fresh
         await self._adopt(fresh, generation.usable.keys())
         self._fresh = None
@@ -195,10 +238,22 @@ class Holdings:
             self.error = f"nothing of generation {generation.id} can be used here: " + "; ".join(
                 describe_refusals(fresh.refused)
             )
+            log.warning("generation not used", reason=self.error, kept=old.generation.id)
             return
         self._held = fresh
         self.on_change()
-        for checkpoint in old.adopted.values() if old else ():
+        if old is None:
+            return
+        self.swaps += 1
+        log.info(
+            "generation swapped",
+            before=old.generation.id,
+            after=generation.id,
+            checkpoints=len(fresh.adopted),
+            refused=len(fresh.refused),
+            seconds=round(time.monotonic() - began, 3),
+        )
+        for checkpoint in old.adopted.values():
             await self._runtime.discard(checkpoint.key)
 
     async def _extend(self, held: _Held, generation: Generation) -> None:
@@ -219,7 +274,7 @@ class Holdings:
                 try:
                     await self._runtime.adopt(checkpoint)
                 except SandboxError as error:
-                    held.refused[name] = str(error)
+                    held.refused[name] = Refusal(RefusalKind.MACHINE, str(error))
                     log.warning("checkpoint refused", checkpoint=checkpoint.key, reason=str(error))
                     return
             held.adopted[name] = checkpoint
@@ -232,7 +287,9 @@ class Holdings:
                 if name not in names:
                     continue
                 if budget < 0:
-                    held.refused[name] = "no memory is left to keep it ready on this worker"
+                    held.refused[name] = Refusal(
+                        RefusalKind.MEMORY, "no memory is left to keep it ready on this worker"
+                    )
                     continue
                 adoptions.create_task(adopt(name, checkpoint))
 
@@ -247,6 +304,20 @@ class Holdings:
             checkpoints=len(self.checkpoints),
             refused=len(self._held.refused) if self._held else 0,
         )
+
+
+def _carried_over(old: _Held, generation: Generation) -> Counter[str]:
+    """Starts seen of what was captured anew: the same imports, under whichever id."""
+    seen = {
+        frozenset(entry.imports): old.starts[entry.id]
+        for entry in old.generation.manifest.checkpoints
+    }
+    return Counter(
+        {
+            entry.id: seen.get(frozenset(entry.imports), 0)
+            for entry in generation.manifest.checkpoints
+        }
+    )
 
 
 def _size_mb(generation: Generation, checkpoint: str) -> float:

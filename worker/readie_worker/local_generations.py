@@ -5,7 +5,8 @@ import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from readie_wire.keys import InvalidIdError, check_id
@@ -25,6 +26,14 @@ _ARRIVING = ".arriving"
 _IN_USE = ".in-use"
 _LEADER = ".leader"
 _CURRENT = "current"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A checkpoint of a generation that was begun here: its bytes on a disk, and whether it is on this."""
+
+    size: int
+    here: bool
 
 
 class LocalGenerations:
@@ -55,7 +64,9 @@ class LocalGenerations:
     def hold(self, generations: Collection[str]) -> None:
         """Keep these, and no others, from being removed by the leader."""
         for generation in self._locks.keys() - set(generations):
-            os.close(self._locks.pop(generation))
+            released = self._locks.pop(generation)
+            os.utime(released)  # when it was used last
+            os.close(released)
         for generation in set(generations) - self._locks.keys():
             if (self.root / generation).is_dir():
                 lock = _lock(self.root / generation / _IN_USE, fcntl.LOCK_SH)
@@ -143,19 +154,37 @@ class LocalGenerations:
                     found[file.sha256] = path
         return found
 
+    def stored(self) -> Mapping[str, Mapping[str, Stored]]:
+        """Every checkpoint of every generation on this disk, arrived or not; the oldest first."""
+        found: dict[str, Mapping[str, Stored]] = {}
+        for generation in self.generations():
+            if (listed := self.packing_list(generation)) is not None:
+                found[generation] = {
+                    name: Stored(size, self.has(listed, name))
+                    for name, size in listed.checkpoint_sizes.items()
+                }
+        return found
+
     def generations(self) -> Sequence[str]:
         """Those on this disk, complete or not, the oldest first."""
         return sorted(entry.name for entry in self.root.iterdir() if _is_generation(entry))
 
     def removable(self, kept: Collection[str]) -> Iterator[str]:
-        """Those that no worker uses, the oldest first, except the exposed one and ``kept``."""
-        for generation in self.generations():
+        """Those that no worker uses, the least recently used first, except the exposed and ``kept``."""
+        for generation in sorted(self.generations(), key=self._used_at):
             if generation in kept or generation == self.exposed:
                 continue
             lock = _lock(self.root / generation / _IN_USE, fcntl.LOCK_EX)
             if lock is not None:
                 os.close(lock)
                 yield generation
+
+    def _used_at(self, generation: str) -> float:
+        """Seconds since 1970; 0 for one that no worker has ever used."""
+        try:
+            return (self.root / generation / _IN_USE).stat().st_mtime
+        except OSError:
+            return 0.0
 
     def remove(self, generation: str) -> None:
         shutil.rmtree(self.root / generation, ignore_errors=True)

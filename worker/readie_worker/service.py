@@ -5,12 +5,14 @@ import platform
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import structlog
 
 from readie_infra.blobs import BlobStore
+from readie_infra.nudges import Nudges
 from readie_infra.sealing import Seal
 from readie_infra.store import CallStore
 from readie_wire.records import WorkerRecord
@@ -23,11 +25,13 @@ from readie_worker.generations import Machine
 from readie_worker.growing import MemoryWatch
 from readie_worker.holdings import Holdings
 from readie_worker.pool import Pool
+from readie_worker.prefetching import Prefetcher
 from readie_worker.runner import Runner
 from readie_worker.sandbox.api import Network, Runtime
 from readie_worker.sessions import Sessions
-from readie_worker.sizing import MemoryShares, idle_bytes, resident_bytes
+from readie_worker.sizing import PREFETCH_SHARE, MemoryShares, idle_bytes, resident_bytes
 from readie_worker.starting import Starter
+from readie_worker.stock import tell_holding
 from readie_worker.syncing import BucketSync, Following
 
 SPARES_AT_MOST = 32  # sandboxes ready ahead, of all checkpoints together
@@ -41,7 +45,8 @@ class Plan:
     """What a worker is, in numbers and names. Memory in bytes, times in seconds.
 
     Its generations come from the folder ``artifacts``, or from the bucket it is ``following``. With
-    ``generations_later`` that folder may be empty when the worker starts.
+    ``generations_later`` that folder may be empty when the worker starts. Without a
+    ``prefetch_budget`` a part of the memory is used to read ahead.
     """
 
     boot: str
@@ -52,6 +57,7 @@ class Plan:
     artifacts: Path | None = None
     generations_later: bool = False
     following: Following | None = None
+    prefetch_budget: int | None = None
     strict_compat: bool = True
     allow_unsandboxed: bool = False
     spares: int = 2
@@ -90,6 +96,7 @@ class Worker:
         self._background = Background()
         self._sync = _sync(plan, runtime)
         self._holdings = _holdings(plan, runtime, self._sync, shares.resident)
+        self._prefetcher = _prefetcher(plan, self._holdings)
         starter = _starter(plan, runtime, self._background)
         self._pool = Pool(
             starter,
@@ -187,6 +194,7 @@ class Worker:
                 *(self._sync.notes if self._sync else ()),
                 *([problem] if problem and not cannot_run else ()),
             ],
+            holding=tell_holding(self._holdings, self._sync, self._prefetcher.cached),
         )
 
     async def _serve(self, stop: asyncio.Event, beater: Beater) -> None:
@@ -201,6 +209,7 @@ class Worker:
             asyncio.create_task(stop.wait(), name="waiting for the end"),
             asyncio.create_task(self._consumer.run(), name="taking calls"),
             asyncio.create_task(self._watch_generations(), name="watching generations"),
+            asyncio.create_task(self._prefetcher.run(), name="reading checkpoints ahead"),
             asyncio.create_task(self._watch_lease(beater), name="watching the lease"),
             asyncio.create_task(self._memory.run(), name="watching memory"),
         }
@@ -225,9 +234,12 @@ class Worker:
             await self._holdings.watch()
             return
         await self._sync.open()
+        loop = asyncio.get_running_loop()
+        self._sync.on_change = partial(loop.call_soon_threadsafe, self._holdings.look)
+        nudges = Nudges(self._store, self._plan.boot)
         async with asyncio.TaskGroup() as both:
             both.create_task(self._holdings.watch())
-            both.create_task(self._sync.run(lambda: self._holdings.in_use))
+            both.create_task(self._sync.run(lambda: self._holdings.in_use, nudges.pause))
 
     async def _watch_lease(self, beater: Beater) -> None:
         """A worker that is not heard is given up after a lease, and its repeatable calls run anew.
@@ -242,6 +254,7 @@ class Worker:
 
     def _follow(self, beater: Beater) -> None:
         self._pool.follow_holdings()
+        self._prefetcher.look()
         beater.nudge()
 
 
@@ -263,6 +276,13 @@ def _holdings(plan: Plan, runtime: Runtime, sync: BucketSync | None, budget: int
         resident_budget=budget,
         may_be_empty=plan.generations_later,
     )
+
+
+def _prefetcher(plan: Plan, holdings: Holdings) -> Prefetcher:
+    budget = plan.prefetch_budget
+    if budget is None:
+        budget = int(plan.memory_total * PREFETCH_SHARE)
+    return Prefetcher(lambda: holdings.by_value, budget)
 
 
 def _starter(plan: Plan, runtime: Runtime, background: Background) -> Starter:

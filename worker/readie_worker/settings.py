@@ -52,6 +52,11 @@ class WorkerSettings(ServerSettings):
         ge=0,
         description="Bytes of disk for the bucket's generations; what the disk can spare if not given",
     )
+    prefetch_budget: int | None = Field(
+        default=None,
+        ge=0,
+        description="Bytes of checkpoints to read into the page cache ahead; a quarter of the memory if not given",
+    )
     strict_compat: bool = Field(
         default=True,
         validation_alias="CHECKPOINT_STRICT_COMPAT",

@@ -9,6 +9,9 @@ MEMORY_HEADROOM = 0.9  # the rest is for the worker itself and what the kernel k
 LEAST_FOR_CALLS = 3 << 29  # 1.5 GiB: a call of the default size must fit beside what is kept ready
 RESIDENT_SHARE = 0.4  # for zygotes at most; a swap of generations needs it twice for a moment
 POOL_SHARE = 0.1  # for sandboxes made ahead at most
+# Of the memory, for files read ahead of their restores. The kernel takes it back whenever calls
+# need it, so it is no share of what is divided.
+PREFETCH_SHARE = 0.25
 
 MB = 1_000_000
 ZYGOTE_BYTES = 16 << 20  # an interpreter with nothing imported

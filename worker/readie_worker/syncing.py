@@ -6,15 +6,17 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import structlog
 
 from readie_infra.bucket import Bucket, BucketError, FoundPointer, NotPublishedError, fetch
 from readie_infra.objects import ObjectError
-from readie_wire.catalogue import Catalogue, CatalogueError, load_catalogue
+from readie_wire.catalogue import CatalogueError, load_catalogue
+from readie_wire.holdings import Refusal, RefusalKind, SyncState
 from readie_wire.manifest import ManifestError, load_manifest
 from readie_wire.publication import (
     ANY_ROOTFS,
@@ -26,7 +28,8 @@ from readie_wire.publication import (
 )
 from readie_worker.errors import GenerationError
 from readie_worker.generations import Machine, misfit
-from readie_worker.local_generations import LocalGenerations, is_right
+from readie_worker.local_generations import LocalGenerations, Stored, is_right
+from readie_worker.valuing import seconds_saved
 
 RESERVE_BYTES = 512 << 20  # of the disk that are left to everybody else
 LONGEST_PAUSE_S = 300.0  # between tries that fail
@@ -52,8 +55,10 @@ class BucketSync:
     """Keeps a folder in step with a bucket; `Holdings` serve what `root` leads to.
 
     A first generation is served while its checkpoints arrive, the most valuable first. A later one
-    is served when all of it is there, so that no call finds less than before. ``error`` says why
-    the bucket's current generation is not served, ``notes`` what of it is left out.
+    is served when all of it is there, so that no call finds less than before. ``on_change`` is
+    called, in a thread, whenever something has arrived that can be served.
+
+    ``state`` and ``stored`` are replaced as a whole, so that any thread may read them.
     """
 
     def __init__(self, following: Following, machine: Machine) -> None:
@@ -61,8 +66,10 @@ class BucketSync:
         self._machine = machine
         self._local = LocalGenerations(following.folder / machine.flavor / following.rootfs)
         self.root = self._local.current
-        self.error = ""
-        self._left_out: Mapping[str, str] = {}
+        self.state = SyncState()
+        self.stored: Mapping[str, Mapping[str, Stored]] = {}
+        self.on_change: Callable[[], object] = lambda: None
+        self._left_out: tuple[str, Mapping[str, Refusal]] = ("", {})  # of which generation
         self._progress = ""
         self._synced: FoundPointer | None = None
         self._put_off = _PutOff(following.poll)
@@ -70,8 +77,18 @@ class BucketSync:
         self._stopping = threading.Event()
 
     @property
+    def error(self) -> str:
+        """Why the bucket's current generation is not served."""
+        return self.state.error
+
+    def left_out(self, generation: str) -> Mapping[str, Refusal]:
+        """Checkpoints of a generation that are not brought here."""
+        which, left_out = self._left_out
+        return left_out if which == generation else {}
+
+    @property
     def notes(self) -> Sequence[str]:
-        left_out = [f"{name} is not synced: {reason}" for name, reason in self._left_out.items()]
+        left_out = [f"{name} is not synced: {reason}" for name, reason in self._left_out[1].items()]
         error = self.error and f"the bucket is not followed: {self.error}"
         return [*left_out, *filter(None, [self._progress, error])]
 
@@ -79,13 +96,20 @@ class BucketSync:
         """Check what an earlier process left on the disk. Call it before anything is served."""
         await asyncio.to_thread(self._check_disk)
 
-    async def run(self, in_use: Callable[[], Collection[str]]) -> None:
-        """Follow for ever. ``in_use`` tells which generations' files are needed here."""
+    async def run(
+        self,
+        in_use: Callable[[], Collection[str]],
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """Follow for ever. ``in_use`` tells which generations' files are needed here.
+
+        ``pause`` waits for the next look; it may come back early, when there is news.
+        """
         try:
             while True:
                 self._local.hold(in_use())
                 await self._uncancelled()
-                await asyncio.sleep(self._following.poll)
+                await pause(self._following.poll)
         finally:
             self._local.close()
 
@@ -101,21 +125,29 @@ class BucketSync:
             raise
 
     def _step(self) -> None:
-        if not self._local.lead():  # another worker of this machine does it for all
-            return
+        leads = self._local.lead()  # else another worker of this machine does it for all
+        self._tell(leads=leads)
+        if leads:
+            self._follow()
+        self.stored = self._local.stored()
+
+    def _follow(self) -> None:
         try:
             found = self._look()
+            if found is None and self._may_bring_more():
+                found = self._synced
             if found is None:
-                self.error = ""
+                self._tell(error="")
             elif not self._put_off.applies_to(found):
                 self._put_off.next_time(found)
                 self._sync(found)
         except (BucketError, ObjectError, GenerationError, OSError) as error:
             if str(error) != self.error:
                 log.warning("bucket not followed", reason=str(error), kept=self._local.exposed)
-            self.error = str(error)
+            self._tell(error=str(error), failures=self.state.failures + 1)
         finally:
             self._progress = ""
+            self._tell(arriving="", arriving_bytes=0, arrived_bytes=0)
 
     def _look(self) -> FoundPointer | None:
         """The pointer, when it is not the one that has been dealt with."""
@@ -128,13 +160,23 @@ class BucketSync:
             self._synced = None
             raise
 
+    def _may_bring_more(self) -> bool:
+        """Something was left out for want of room, and by now there may be some."""
+        generation, left_out = self._left_out
+        if self._synced is None or not left_out:
+            return False
+        sizes = self.stored.get(generation, {})
+        least = min((sizes[name].size for name in left_out if name in sizes), default=0)
+        return self._room() >= least or any(self._local.removable({generation}))
+
     def _sync(self, found: FoundPointer) -> None:
         """Bring a generation here, whole or as much of it as there is room for."""
         self._synced = None
-        began, target = time.monotonic(), found.pointer.target
+        began, before = time.monotonic(), self.state.fetched_bytes
         listed = self._following.bucket.packing_list(
-            self._machine.flavor, self._following.rootfs, target
+            self._machine.flavor, self._following.rootfs, found.pointer.target
         )
+        self._tell(arriving=listed.generation, arriving_bytes=listed.size)
         place = self._local.begin(listed)
         known = self._local.known_files()
         if listed.generation not in self._proven:
@@ -145,24 +187,32 @@ class BucketSync:
                 self._bring(listed, file, known)
         order = self._by_value(place, listed)
         if self._local.exposed is None:
-            self._local.expose(listed.generation)
-        kept = {listed.generation, *_previous(found)}
-        left_out: dict[str, str] = {}
+            self._expose(listed.generation)
+        previous = _previous(found)
+        left_out: dict[str, Refusal] = {}
+        self._left_out = (listed.generation, left_out)
         for checkpoint in order:
-            if not self._local.has(listed, checkpoint):
-                self._bring_checkpoint(listed, checkpoint, known, kept, left_out)
-            self._left_out = dict(left_out)
+            reason = self._bring_checkpoint(listed, checkpoint, known, previous)
+            if reason:
+                left_out = {**left_out, checkpoint: Refusal(RefusalKind.DISK, reason)}
+                self._left_out = (listed.generation, left_out)
         if self._local.exposed != listed.generation:
-            self._local.expose(listed.generation)
-        self._left_out, self.error, self._synced = left_out, "", found
+            self._expose(listed.generation)
+        seconds = time.monotonic() - began
+        self._synced = found
+        self._tell(
+            error="", syncs=self.state.syncs + 1, seconds=round(self.state.seconds + seconds, 3)
+        )
         log.info(
             "generation synced",
             generation=listed.generation,
-            seconds=round(time.monotonic() - began, 3),
+            seconds=round(seconds, 3),
+            bytes=listed.size,
+            fetched_bytes=self.state.fetched_bytes - before,
             left_out=len(left_out),
         )
-        for generation in self._local.removable(kept):
-            self._local.remove(generation)
+        for generation in self._local.removable({listed.generation, *previous}):
+            self._remove(generation, "it is neither current nor previous")
 
     def _by_value(self, place: Path, listed: PackingList) -> Sequence[str]:
         """The checkpoints, what saves most seconds first. Raises `GenerationError`."""
@@ -179,51 +229,73 @@ class BucketSync:
             raise GenerationError(
                 f"nothing of generation {listed.generation} can be used here: {reason}"
             )
-        saved = _seconds_saved(catalogue)
-        present = {file.checkpoint for file in listed.files if file.checkpoint}
-        return sorted(present, key=lambda name: (-saved.get(name, 0.0), name))
+        saved = seconds_saved(catalogue)
+        return sorted(listed.checkpoint_sizes, key=lambda name: (-saved.get(name, 0.0), name))
 
     def _bring_checkpoint(
         self,
         listed: PackingList,
         checkpoint: str,
         known: Mapping[str, Path],
-        kept: Collection[str],
-        left_out: dict[str, str],
-    ) -> None:
+        previous: Collection[str],
+    ) -> str:
+        """Why it is left out; empty when it is here."""
+        size = listed.checkpoint_sizes[checkpoint]
+        if self._local.has(listed, checkpoint):
+            self._tell(arrived_bytes=self.state.arrived_bytes + size)
+            return ""
         files = [file for file in listed.files if file.checkpoint == checkpoint]
         lacking = [file for file in files if not self._local.target(listed, file).exists()]
         new = sum(file.size for file in lacking if file.sha256 not in known)
-        if reason := self._no_room(new, kept):
-            left_out[checkpoint] = reason
-            return
+        if reason := self._no_room(new, listed.generation, previous):
+            return reason
+        began, before = time.monotonic(), self.state.fetched_bytes
         self._progress = f"{checkpoint} of {listed.generation} is arriving"
         for file in files:
             self._bring(listed, file, known)
         self._local.admit(listed, checkpoint)
+        self._changed()
+        log.info(
+            "checkpoint synced",
+            checkpoint=f"{listed.generation}/{checkpoint}",
+            seconds=round(time.monotonic() - began, 3),
+            bytes=size,
+            fetched_bytes=self.state.fetched_bytes - before,
+            still_to_come=max(0, self.state.arriving_bytes - self.state.arrived_bytes),
+        )
+        return ""
 
     def _bring(self, listed: PackingList, file: PublishedFile, known: Mapping[str, Path]) -> None:
         """A file to its target: left there by an earlier try, from another generation, or fetched."""
         target = self._local.target(listed, file)
-        if is_right(target, file):
-            return
-        target.unlink(missing_ok=True)
-        source = known.get(file.sha256)
-        if source is not None and is_right(source, file):
+        if not is_right(target, file):
+            target.unlink(missing_ok=True)
+            source = known.get(file.sha256)
+            if source is None or not is_right(source, file):
+                fetch(self._following.bucket.store, file, target, self._arrived)
+                return
             os.link(source, target)
-            return
-        fetch(self._following.bucket.store, file, target, self._arrived)
+        self._tell(arrived_bytes=self.state.arrived_bytes + file.size)
 
-    def _arrived(self, _: int) -> None:
+    def _arrived(self, size: int) -> None:
         if self._stopping.is_set():
             raise _StoppedError
+        self._tell(
+            fetched_bytes=self.state.fetched_bytes + size,
+            arrived_bytes=self.state.arrived_bytes + size,
+        )
 
-    def _no_room(self, needed: int, kept: Collection[str]) -> str:
-        """Why so many bytes cannot be had, after removing what nobody uses; empty when they can."""
-        for generation in self._local.removable(kept):
-            if self._room() >= needed:
-                break
-            self._local.remove(generation)
+    def _no_room(self, needed: int, current: str, previous: Collection[str]) -> str:
+        """Why so many bytes cannot be had; empty when they can.
+
+        What nobody uses gives way, the least recently used first. What a rollback would bring back
+        goes last: it is worth less than the checkpoints of what is current.
+        """
+        for kept in ({current, *previous}, {current}):
+            for generation in self._local.removable(kept):
+                if self._room() >= needed:
+                    return ""
+                self._remove(generation, "its room is needed")
         room = self._room()
         if room >= needed:
             return ""
@@ -233,6 +305,21 @@ class BucketSync:
         free = shutil.disk_usage(self._local.root).free - RESERVE_BYTES
         budget = self._following.disk_budget
         return free if budget is None else min(free, budget - self._local.used_bytes())
+
+    def _remove(self, generation: str, reason: str) -> None:
+        self._local.remove(generation)
+        log.info("generation removed", generation=generation, reason=reason)
+
+    def _expose(self, generation: str) -> None:
+        self._local.expose(generation)
+        self._changed()
+
+    def _changed(self) -> None:
+        self.stored = self._local.stored()
+        self.on_change()
+
+    def _tell(self, **changes: Any) -> None:
+        self.state = replace(self.state, **changes)
 
     def _check_disk(self) -> None:
         if not self._local.lead():
@@ -272,14 +359,3 @@ def _previous(found: FoundPointer) -> Sequence[str]:
     """What a rollback would bring back, so that it need not be fetched again."""
     previous: Target | None = found.pointer.previous
     return [] if previous is None else [previous.generation]
-
-
-def _seconds_saved(catalogue: Catalogue) -> Mapping[str, float]:
-    """By checkpoint: the load times of all it holds, less what restoring its size costs."""
-    return {
-        checkpoint.id: sum(
-            catalogue.items[name].load_time for name in checkpoint.items if name in catalogue.items
-        )
-        - catalogue.alpha * checkpoint.size_mb
-        for checkpoint in catalogue.checkpoints
-    }
