@@ -1,5 +1,6 @@
 """Capture for the gVisor runtime: the live process is saved to disk, and its restore is timed."""
 
+import json
 import platform
 import secrets
 import sys
@@ -12,7 +13,7 @@ from readie_pipeline.capture.conditions import Conditions
 from readie_pipeline.capture.greeting import time_start
 from readie_pipeline.capture.scratch import scratch_folder
 from readie_pipeline.errors import CaptureError
-from readie_wire.manifest import CheckpointMeta
+from readie_wire.manifest import CheckpointMeta, dump_meta
 from readie_worker.sandbox.api import Checkpoint, Limits, SandboxSpec
 from readie_worker.sandbox.errors import SandboxError
 from readie_worker.sandbox.gvisor.runtime import GVisorRuntime
@@ -74,7 +75,8 @@ class GVisorCapturer:
         )
 
     async def prove(self, meta: CheckpointMeta, folder: Path) -> None:
-        checkpoint = Checkpoint(f"capture/{meta.id}", meta.imports, folder, meta.to_json())
+        facts = json.loads(dump_meta(meta))
+        checkpoint = Checkpoint(f"capture/{meta.id}", meta.imports, folder, facts)
         try:
             await self._runtime.adopt(checkpoint)
         except SandboxError as error:
