@@ -67,9 +67,9 @@ class Prefetcher:
             try:
                 files = image_files(checkpoint)
                 size = sum(file.stat().st_size for file in files)
-                if size <= left and checkpoint.key not in self._read:
+                if size <= left:
+                    left -= size
                     self._bring(checkpoint, files)
-                left -= min(size, left)
                 held = [cached_bytes(file) for file in files]
             except OSError as error:  # it has just been removed
                 log.debug("not prefetched", checkpoint=checkpoint.key, reason=str(error))
@@ -79,6 +79,8 @@ class Prefetcher:
         self.cached = cached
 
     def _bring(self, checkpoint: Checkpoint, files: Sequence[Path]) -> None:
+        if checkpoint.key in self._read:
+            return
         for file in files:
             read_in(file, self._ended.is_set)
         if not self._ended.is_set():
