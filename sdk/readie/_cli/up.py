@@ -5,7 +5,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -19,7 +19,7 @@ from readie._cli import installed, valkey
 from readie._cli.children import Child
 from readie._cli.data_folder import DataFolder
 from readie._cli.warm_folder import ImportSets, WarmFolder, manifests
-from readie._cli.warming import Warming, refusals
+from readie._cli.warming import Warming, is_refusal, refusals
 from readie._client import Client
 from readie._errors import ReadieError
 
@@ -70,7 +70,7 @@ def bring_up(wish: Wish) -> None:
         supervisor.tell()
         supervisor.watch()
     except _Stopped:
-        click.echo("stopping: workers, gateway, queue (once more to stop at once)")
+        pass
     finally:
         supervisor.stop()
         folder.withdraw()
@@ -84,6 +84,7 @@ class _Supervisor:
         self._server = server
         self._socket = valkey.socket_path(folder.folder("valkey"))
         self._children: list[Child] = []
+        self._gone: frozenset[str] = frozenset()
         self._environment = _settings.environment()
         # A bucket, where the environment names one, is what workers and gateway follow instead.
         self._own_generations = "READIE_BUCKET" not in self._environment
@@ -114,6 +115,8 @@ class _Supervisor:
         gateway = self._add("gateway", [sys.executable, "-m", "readie_gateway"], self._settings())
         # By itself and not by what it serves: without a worker it is not ready.
         self._until("the gateway", lambda: self._workers() is not None, gateway)
+        # Of a run that was killed: their records are in the queue's file until they expire.
+        self._gone = frozenset(str(worker["boot"]) for worker in self._workers() or ())
         workers = []
         for number in range(1, self._wish.workers + 1):
             name = "worker" if self._wish.workers == 1 else f"worker {number}"
@@ -129,23 +132,14 @@ class _Supervisor:
         """What a person needs to know to use it."""
         workers = self._workers() or [{}]
         runtime = workers[0].get("runtime", "unknown")
-        why = "; ".join(workers[0].get("notes", ()))
-        generations = {
-            facts["generation"]: len(facts["checkpoints"])
-            for worker in workers
-            for facts in worker.get("generations", ())
-        }
-        held = ", ".join(f"{count} of {name}" for name, count in generations.items())
-        if not held and self._wish.generations is not None:
-            problems = {str(worker.get("error") or "see the worker's log") for worker in workers}
-            held = f"none of {self._wish.generations}: {'; '.join(problems)}"
+        why = "; ".join(note for note in workers[0].get("notes", ()) if not is_refusal(note))
         slots = sum(worker.get("slots", 0) for worker in workers)
         click.echo(f"Readie is running at {self.url}")
         for label, text in (
             ("token", f"in {self._folder.token_file}"),
             ("runtime", why if why.startswith(runtime) else f"{runtime} {why}"),
             ("workers", f"{len(workers)} with {slots} slots"),
-            ("checkpoints", held or "none: every call imports for itself"),
+            ("checkpoints", self._held_by(workers)),
             ("queue", str(self._server)),
             ("data", str(self._folder.path)),
         ):
@@ -158,6 +152,21 @@ class _Supervisor:
                 err=True,
             )
         click.echo("Python on this machine finds it by itself. Ctrl-C stops it.")
+
+    def _held_by(self, workers: Sequence[Mapping[str, Any]]) -> str:
+        counts = {
+            facts["generation"]: len(facts["checkpoints"])
+            for worker in workers
+            for facts in worker.get("generations", ())
+        }
+        held = ", ".join(f"{count} of {name}" for name, count in counts.items() if count)
+        given = self._wish.generations
+        if held or not (given or counts):
+            return held or "none: every call imports for itself"
+        problems = {str(worker["error"]) for worker in workers if worker.get("error")}
+        problems.update(refusals(workers))
+        reasons = "; ".join(sorted(problems)) or "see the worker's log"
+        return f"none of {given or ', '.join(counts)}: {reasons}"
 
     def watch(self) -> None:
         """Keep every child running, make checkpoints where there are none.
@@ -180,6 +189,7 @@ class _Supervisor:
         """Workers finish and store what runs, then the gateway tells its clients, then the queue
         writes its file. Another signal meanwhile kills what is left."""
         try:
+            click.echo("stopping: workers, gateway, queue (once more to stop at once)")
             workers = [child for child in self._children if child.name.startswith("worker")]
             for child in workers:
                 child.ask_to_stop()
@@ -228,12 +238,12 @@ class _Supervisor:
         return settings
 
     def _workers(self) -> list[dict[str, Any]] | None:
-        """What the gateway says; None while it does not answer."""
+        """Those of this run, as the gateway describes them; None while it does not answer."""
         try:
             with socket.create_connection((_dialled(self._wish.host), self._port), 1):
                 pass
             with Client(self.url, self._token) as client:
-                return client.workers()
+                return [one for one in client.workers() if one.get("boot") not in self._gone]
         except (OSError, ReadieError):
             return None
 

@@ -23,6 +23,8 @@ STOP_S = 15.0  # to end the sandboxes of a capture that is broken off
 LEAST_DISK = 2 << 30  # bytes free: images of eight checkpoints, and as much left for results
 LOOK_S = 1.0  # between questions to the gateway
 NAMED = 8  # packages in one line
+_BUG = "Traceback (most recent call last):"  # what follows it is for the log alone
+_REFUSED = " is not used: "  # in a worker's note, between a checkpoint and the reason
 
 Workers = Sequence[Mapping[str, Any]]
 
@@ -194,10 +196,15 @@ def _errors(workers: Workers) -> bool:
     return any(worker.get("error") for worker in workers)
 
 
+def is_refusal(note: str) -> bool:
+    """Whether a note of a worker is about a checkpoint that it cannot use."""
+    return _REFUSED in note
+
+
 def refusals(workers: Workers) -> Sequence[str]:
     """Why workers do not use checkpoints of what they were led to: a reason for each checkpoint."""
     notes = [str(note) for worker in workers for note in worker.get("notes", ())]
-    return [note.partition(" is not used: ")[2] for note in notes if " is not used: " in note]
+    return [note.partition(_REFUSED)[2] for note in notes if is_refusal(note)]
 
 
 def _refusals(workers: Workers) -> str:
@@ -216,7 +223,8 @@ def _repeat(log: Path, told: int) -> int:
         file.seek(told)
         new = file.read()
     whole = new[: new.rfind(b"\n") + 1]
-    for line in whole.decode(errors="replace").splitlines():
+    lines = whole.decode(errors="replace").splitlines()
+    for line in lines[: next((n for n, one in enumerate(lines) if one == _BUG), len(lines))]:
         _say(line)
     return told + len(whole)
 
