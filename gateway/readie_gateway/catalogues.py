@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from readie_gateway.loading import LoadedCatalogue, parse_catalogue
+from readie_gateway.loading import LoadedCatalogue, load_file
 from readie_gateway.published import PublishedCatalogues
 from readie_wire.catalogue import FLAVORS, CatalogueError
 from readie_wire.manifest import ManifestError, load_manifest
@@ -79,8 +79,7 @@ class Catalogues:
             self._skipped.pop(path, None)
             log.info("catalogue %s is gone", path)
         for path in changed:
-            # Hundreds of megabytes take seconds to read, so not on the event loop's own thread.
-            await asyncio.to_thread(self._load, path)
+            await self._load(path)
         self._stamps = stamps
         return True
 
@@ -93,9 +92,9 @@ class Catalogues:
             found.extend(sorted(self._folder.glob("*.json")))
         return found
 
-    def _load(self, path: Path) -> None:
+    async def _load(self, path: Path) -> None:
         try:
-            loaded = _read(path)
+            loaded = await _read(path)
         except (CatalogueError, ManifestError, OSError) as error:
             self._skipped[path] = str(error)
             self._loaded.pop(path, None)
@@ -129,12 +128,12 @@ def _stamp(path: Path) -> _Stamp:
     return found.st_mtime_ns, found.st_ino, found.st_size
 
 
-def _read(path: Path) -> LoadedCatalogue:
-    loaded = parse_catalogue(path, path.read_bytes())
+async def _read(path: Path) -> LoadedCatalogue:
+    loaded = await load_file(path)
     beside = path.with_name(MANIFEST_FILE)
-    if path.name != CATALOGUE_FILE or not beside.is_file():
+    if path.name != CATALOGUE_FILE or not await asyncio.to_thread(beside.is_file):
         return loaded
-    manifest = load_manifest(beside.read_bytes())
+    manifest = load_manifest(await asyncio.to_thread(beside.read_bytes))
     if manifest.catalogue_sha256 != loaded.sha256:
         raise CatalogueError(f"{beside} describes another catalogue (its sha256 differs)")
     return replace(loaded, generation=manifest.generation, python=manifest.python)

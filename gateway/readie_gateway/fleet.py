@@ -4,13 +4,12 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from readie_gateway.catalogues import Catalogues
 from readie_gateway.loading import LoadedCatalogue
 from readie_infra.store import CallStore
-from readie_wire.eligibility import CheckpointFacts, checkpoint_facts
 from readie_wire.pricing import PricedCatalogue
 from readie_wire.records import GenerationFacts, WorkerRecord
 
@@ -28,12 +27,14 @@ class PricedGeneration:
         self.facts = facts
         self.catalogue = catalogue
         self.workers = workers
-        self.checkpoints: Mapping[str, CheckpointFacts] = {
-            checkpoint.id: checkpoint
-            for checkpoint in checkpoint_facts(
-                catalogue.priced.catalogue, facts.generation, facts.import_environment
+        self.checkpoints = {
+            checkpoint: replace(
+                known,
+                generation=facts.generation,
+                import_environment=frozenset(facts.import_environment.get(checkpoint, ())),
             )
-            if checkpoint.id in facts.checkpoints
+            for checkpoint, known in catalogue.facts.items()
+            if checkpoint in facts.checkpoints
         }
         self.items_of = lru_cache(maxsize=_REMEMBERED)(self._items_of)
 

@@ -157,7 +157,7 @@ def _cheapest(
         return reason
 
     quote = generation.priced.choose(needs, refusal)
-    cold = generation.priced.quote(needs)[0]
+    cold = generation.priced.quote_of(needs, None)
     if quote.checkpoint is None:
         reason = "no checkpoint is cheaper than a cold start"
     else:
@@ -226,13 +226,12 @@ def _priced_pin(
             field="options.checkpoint_id",
         )
     needs = generation.items_of(tuple(header.imports))
-    quotes = {quote.checkpoint: quote for quote in generation.priced.quote(needs)}
     choice = Choice(
         generation=generation.generation,
         checkpoint=checkpoint_id,
         pinned=True,
-        predicted_s=quotes[checkpoint_id].total_s,
-        cold_s=quotes[None].total_s,
+        predicted_s=generation.priced.quote_of(needs, checkpoint_id).total_s,
+        cold_s=generation.priced.quote_of(needs, None).total_s,
         reason="pinned by the caller",
     )
     return Placement(flavor, choice, needs)

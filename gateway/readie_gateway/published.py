@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
+import tempfile
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from readie_gateway.loading import LoadedCatalogue, parse_catalogue
-from readie_infra.bucket import BucketError, read
+from readie_gateway.loading import LoadedCatalogue, load_file
+from readie_infra.bucket import BucketError, save
 from readie_infra.objects import ObjectError, ObjectStore
 from readie_wire.catalogue import CatalogueError
 from readie_wire.publication import object_key
@@ -46,14 +48,13 @@ class PublishedCatalogues:
             del self._loaded[sha256]
         for sha256 in wanted - self._loaded.keys():
             if self._retry_at.get(sha256, now) <= now:
-                await asyncio.to_thread(self._load, sha256, now)
+                await self._load(sha256, now)
 
-    def _load(self, sha256: str, now: float) -> None:
+    async def _load(self, sha256: str, now: float) -> None:
         path = Path(object_key(sha256))
         try:
-            data = read(self._store, sha256, CATALOGUE_LIMIT_BYTES)
-            loaded = parse_catalogue(path, data)
-        except (BucketError, ObjectError, CatalogueError) as error:
+            loaded = await fetch_catalogue(self._store, sha256)
+        except (BucketError, ObjectError, CatalogueError, OSError) as error:
             if self.skipped.get(path) != str(error):
                 log.warning("catalogue %s of the bucket is skipped: %s", sha256[:12], error)
             self.skipped[path] = str(error)
@@ -63,3 +64,11 @@ class PublishedCatalogues:
         self._retry_at.pop(sha256, None)
         self._loaded[sha256] = loaded
         log.info("catalogue %s fetched: flavor=%s", sha256[:12], loaded.flavor)
+
+
+async def fetch_catalogue(store: ObjectStore, sha256: str) -> LoadedCatalogue:
+    """Raises `BucketError`, `ObjectError`, `CatalogueError` and `OSError`."""
+    with tempfile.TemporaryDirectory(prefix="readie-catalogue-") as folder:
+        file = Path(folder) / "catalogue.json"
+        await asyncio.to_thread(save, store, sha256, CATALOGUE_LIMIT_BYTES, file)
+        return replace(await load_file(file), path=Path(object_key(sha256)))

@@ -261,7 +261,7 @@ def _slices(data: bytes) -> Iterator[memoryview]:
 
 
 def _read_parts(stream: JsonStream) -> dict[str, Any]:
-    """The file's top-level values; items are checked and made as they come."""
+    """The file's top-level values; items and checkpoints are checked and made as they come."""
     if not stream.is_object():
         raise CatalogueError("the file must hold one JSON object")
     parts: dict[str, Any] = {}
@@ -270,6 +270,11 @@ def _read_parts(stream: JsonStream) -> dict[str, Any]:
             parts[key] = {
                 intern(name): _item(stream.value(), f"items.{name}") for name in stream.members()
             }
+        elif key == "checkpoints" and stream.is_list():
+            parts[key] = [
+                _checkpoint(stream.value(), f"checkpoints[{index}]")
+                for index, _ in enumerate(stream.elements())
+            ]
         else:
             parts[key] = stream.value()
     stream.end()
@@ -309,22 +314,27 @@ def _item(value: Any, place: str) -> Item:
 def _checkpoints(value: Any) -> Sequence[CatalogueCheckpoint]:
     if not isinstance(value, list):
         raise CatalogueError("checkpoints must be a list")
-    seen: dict[str, CatalogueCheckpoint] = {}
-    for index, entry in enumerate(value):
-        place = f"checkpoints[{index}]"
-        fields = _object(entry, place)
-        name = _text(fields.get("id"), f"{place}.id")
-        if not _CHECKPOINT_ID.fullmatch(name):
-            raise CatalogueError(f"{place}.id is {name!r}; use letters, digits, '_' and '-'")
-        if name in seen:
-            raise CatalogueError(f"{place}.id is {name!r}, which an earlier entry has")
-        seen[name] = CatalogueCheckpoint(
-            id=name,
-            items=_names(fields.get("items"), f"{place}.items"),
-            canonical=_names(fields.get("canonical"), f"{place}.canonical"),
-            size_mb=_number(fields.get("size_mb"), f"{place}.size_mb"),
-        )
-    return tuple(seen.values())
+    seen: set[str] = set()
+    for index, one in enumerate(value):
+        if one.id in seen:
+            raise CatalogueError(
+                f"checkpoints[{index}].id is {one.id!r}, which an earlier entry has"
+            )
+        seen.add(one.id)
+    return tuple(value)
+
+
+def _checkpoint(value: Any, place: str) -> CatalogueCheckpoint:
+    fields = _object(value, place)
+    name = _text(fields.get("id"), f"{place}.id")
+    if not _CHECKPOINT_ID.fullmatch(name):
+        raise CatalogueError(f"{place}.id is {name!r}; use letters, digits, '_' and '-'")
+    return CatalogueCheckpoint(
+        id=name,
+        items=_names(fields.get("items"), f"{place}.items"),
+        canonical=_names(fields.get("canonical"), f"{place}.canonical"),
+        size_mb=_number(fields.get("size_mb"), f"{place}.size_mb"),
+    )
 
 
 def _object(value: Any, place: str) -> dict[str, Any]:

@@ -82,8 +82,9 @@ def checkpoint_facts(
     read = import_environment or {}
     facts = []
     for checkpoint in catalogue.checkpoints:
-        held = [catalogue.items[name] for name in checkpoint.items if name in catalogue.items]
-        loaded = {canonical_distribution(item.distribution) for item in held if item.distribution}
+        items = catalogue.items
+        held = {items[name].distribution for name in checkpoint.items if name in items}
+        loaded = {canonical_distribution(name) for name in held if name}
         facts.append(
             CheckpointFacts(
                 id=checkpoint.id,

@@ -7,12 +7,12 @@ so an empty checkpoint beats a cold start.
 Times are added as whole nanoseconds: sums do not depend on their order, so ties are true ties.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache, reduce
-from operator import or_
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from operator import itemgetter
 
-from readie_wire.catalogue import Catalogue, ItemGraph, numbers_in
+from readie_wire.catalogue import Catalogue, Item, ItemGraph
 
 _NS = 1_000_000_000
 _REMEMBERED = 4_096  # distinct sets of needs; a fleet runs far fewer functions at a time
@@ -45,28 +45,45 @@ class Quote:
         """The items that are still to be imported, sorted."""
         return tuple(sorted(self._graph.names_in(self._missing_bits)))
 
+    @property
+    def missing_count(self) -> int:
+        return self._missing_bits.bit_count()
+
     def costs_at_most(self, other: "Quote") -> bool:
         """Compares exactly, without the rounding of ``total_s``."""
         return self._total_ns <= other._total_ns
 
 
+@dataclass(frozen=True, slots=True)
+class _Prices:
+    """``needed`` is a set of items; ``cold_ns`` and ``costs_ns`` are totals, the latter by checkpoint."""
+
+    needed: int
+    cold_ns: int
+    costs_ns: Sequence[int]
+
+
 class PricedCatalogue:
     """A catalogue made ready for pricing. Immutable, and safe to share between threads.
 
-    Making one takes up to seconds for a catalogue of hundreds of MB, a quote then microseconds.
+    Its items are numbered so that those which the same checkpoints hold stand side by side: what a
+    call finds in a checkpoint is then added up a run of items at a time.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
+        holders = _holders(catalogue)
+        items = sorted(catalogue.items, key=lambda name: holders.get(name, ()))
+        catalogue = replace(catalogue, items={name: catalogue.items[name] for name in items})
         self.catalogue = catalogue
         self._graph = catalogue.graph
         self._graph.close_all()
-        self._load_ns = [load_ns(item.load_time) for item in catalogue.items.values()]
-        self._byte_sums = _byte_sums(self._load_ns)
+        self._byte_sums = _byte_sums(catalogue.items)
+        self._runs = _runs([holders.get(name, ()) for name in items])
+        self._of_runs = [_getter(self._runs, index) for index in range(len(catalogue.checkpoints))]
         self._held = [self._graph.bits_of(one.items) for one in catalogue.checkpoints]
         self._size_ns = [size_ns(catalogue.alpha, one.size_mb) for one in catalogue.checkpoints]
-        self._held_anywhere = reduce(or_, self._held, 0)
-        self._holders = _holders(self._held)
-        self._quote = lru_cache(maxsize=_REMEMBERED)(self._price)
+        self._index = {one.id: index for index, one in enumerate(catalogue.checkpoints)}
+        self._remembered = lru_cache(maxsize=_REMEMBERED)(self._price)
 
     def quote(self, needs: Iterable[str]) -> Sequence[Quote]:
         """The cold start first, then every checkpoint in the order of the catalogue.
@@ -74,8 +91,13 @@ class PricedCatalogue:
         ``needs`` are import names or item names; each stands for its nearest known item and what
         that depends on. Unknown names are not priced.
         """
-        nearest = self._graph.nearest
-        return self._quote(frozenset(item for name in needs if (item := nearest(name)) is not None))
+        prices = self._prices(needs)
+        return tuple(self._quote(prices, index) for index in (None, *range(len(self._held))))
+
+    def quote_of(self, needs: Iterable[str], checkpoint: str | None) -> Quote:
+        """One of them. Raises `KeyError` for a checkpoint that is not in the catalogue."""
+        index = None if checkpoint is None else self._index[checkpoint]
+        return self._quote(self._prices(needs), index)
 
     def choose(
         self, needs: Iterable[str], eligible: Callable[[str], str | None] = lambda _: None
@@ -84,51 +106,113 @@ class PricedCatalogue:
 
         ``eligible`` takes a checkpoint's id and gives the reason why it may not serve, or ``None``.
         """
-        best, *others = self.quote(needs)
-        for quote in others:
-            if quote.costs_at_most(best) and eligible(quote.checkpoint or "") is None:
-                best = quote
-        return best
+        prices = self._prices(needs)
+        best: int | None = None
+        best_ns = prices.cold_ns
+        for index, cost_ns in enumerate(prices.costs_ns):
+            if cost_ns <= best_ns and eligible(self.catalogue.checkpoints[index].id) is None:
+                best, best_ns = index, cost_ns
+        return self._quote(prices, best)
 
-    def _price(self, items: frozenset[str]) -> Sequence[Quote]:
+    def _prices(self, needs: Iterable[str]) -> _Prices:
+        nearest = self._graph.nearest
+        items = frozenset(item for name in needs if (item := nearest(name)) is not None)
+        return self._remembered(items)
+
+    def _price(self, items: frozenset[str]) -> _Prices:
         needed = self._graph.closure_of(items)
-        total_ns = self._sum_ns(needed)
-        saved_ns = [0] * len(self._held)
-        # Items that the same checkpoints hold are added up first: there are few such groups.
-        by_holders: dict[tuple[int, ...], int] = {}
-        for number in numbers_in(needed & self._held_anywhere):
-            holders = self._holders[number]
-            by_holders[holders] = by_holders.get(holders, 0) + self._load_ns[number]
-        for shared, shared_ns in by_holders.items():
-            for index in shared:
-                saved_ns[index] += shared_ns
-        quotes = [self._make(None, 0, total_ns, needed)]
-        for index, checkpoint in enumerate(self.catalogue.checkpoints):
-            missing = needed & ~self._held[index]
-            missing_ns = total_ns - saved_ns[index]
-            quotes.append(self._make(checkpoint.id, self._size_ns[index], missing_ns, missing))
-        return tuple(quotes)
+        members = needed.to_bytes(len(self._byte_sums), "little")
+        sums = list(map(list.__getitem__, self._byte_sums, members))
+        cold_ns = sum(sums)
+        held_ns = []  # of what is needed, by run
+        for run in self._runs:
+            run_ns = sum(sums[run.first : run.last])
+            for byte, mask in run.edges:
+                run_ns += self._byte_sums[byte][members[byte] & mask]
+            held_ns.append(run_ns)
+        held_ns.append(0)
+        costs_ns = [
+            size + cold_ns - sum(of_checkpoint(held_ns))
+            for size, of_checkpoint in zip(self._size_ns, self._of_runs, strict=True)
+        ]
+        return _Prices(needed, cold_ns, costs_ns)
 
-    def _sum_ns(self, bits: int) -> int:
-        """The load times of a set of items, eight items at a step."""
-        members = bits.to_bytes(len(self._byte_sums), "little")
-        return sum(map(list.__getitem__, self._byte_sums, members))
-
-    def _make(self, checkpoint: str | None, size: int, missing_ns: int, missing: int) -> Quote:
-        total_ns = size + missing_ns
+    def _quote(self, prices: _Prices, index: int | None) -> Quote:
+        if index is None:
+            name, size, held, total_ns = None, 0, 0, prices.cold_ns
+        else:
+            name, size = self.catalogue.checkpoints[index].id, self._size_ns[index]
+            held, total_ns = self._held[index], prices.costs_ns[index]
         return Quote(
-            checkpoint,
+            name,
             size / _NS,
-            missing_ns / _NS,
+            (total_ns - size) / _NS,
             total_ns / _NS,
             total_ns,
-            missing,
+            prices.needed & ~held,
             self._graph,
         )
 
 
-def _byte_sums(load: Sequence[int]) -> list[list[int]]:
-    """For each eight items, the sum of every subset of them, by the subset's bits."""
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Items of consecutive numbers that the same checkpoints hold, by their indices.
+
+    They fill the bytes ``first`` to ``last`` of a set, and of each byte in ``edges`` the bits of a
+    mask.
+    """
+
+    holders: tuple[int, ...]
+    first: int
+    last: int
+    edges: Sequence[tuple[int, int]]
+
+
+def _holders(catalogue: Catalogue) -> Mapping[str, tuple[int, ...]]:
+    """Item → indices of the checkpoints that hold it, for items that any holds."""
+    found: dict[str, list[int]] = {}
+    for index, checkpoint in enumerate(catalogue.checkpoints):
+        for name in dict.fromkeys(checkpoint.items):
+            found.setdefault(name, []).append(index)
+    return {name: tuple(indices) for name, indices in found.items()}
+
+
+def _runs(holders: Sequence[tuple[int, ...]]) -> Sequence[_Run]:
+    """The runs of equal holders, those of none left out; ``holders`` by item number."""
+    runs = []
+    start = 0
+    for number in range(1, len(holders) + 1):
+        if number < len(holders) and holders[number] == holders[start]:
+            continue
+        if holders[start]:
+            runs.append(_run(holders[start], start, number))
+        start = number
+    return runs
+
+
+def _run(holders: tuple[int, ...], start: int, end: int) -> _Run:
+    first, last = -(-start // 8), end // 8
+    if first > last:  # it begins and ends in the middle of the same byte
+        return _Run(holders, 0, 0, [(last, _bits(start % 8, end % 8))])
+    edges = [(start // 8, _bits(start % 8, 8))] if start % 8 else []
+    edges += [(last, _bits(0, end % 8))] if end % 8 else []
+    return _Run(holders, first, last, edges)
+
+
+def _getter(runs: Sequence[_Run], checkpoint: int) -> Callable[[Sequence[int]], Sequence[int]]:
+    """Takes the values of a checkpoint's runs out of those of all; the value behind them is 0."""
+    nothing = len(runs)  # twice, for of one index a getter gives no sequence
+    held = [index for index, run in enumerate(runs) if checkpoint in run.holders]
+    return itemgetter(*held, nothing, nothing)
+
+
+def _bits(start: int, end: int) -> int:
+    return (1 << end) - (1 << start)
+
+
+def _byte_sums(items: Mapping[str, Item]) -> list[list[int]]:
+    """For each eight items, the load time of every subset of them, by the subset's bits."""
+    load = [load_ns(item.load_time) for item in items.values()]
     tables = []
     for start in range(0, len(load), 8):
         sums = [0]
@@ -136,16 +220,3 @@ def _byte_sums(load: Sequence[int]) -> list[list[int]]:
             sums += [earlier + own_ns for earlier in sums]
         tables.append(sums)
     return tables
-
-
-def _holders(held: Sequence[int]) -> dict[int, tuple[int, ...]]:
-    """Item number → indices of the checkpoints that hold it, for items that any holds."""
-    found: dict[int, list[int]] = {}
-    for index, bits in enumerate(held):
-        for number in numbers_in(bits):
-            found.setdefault(number, []).append(index)
-    shared: dict[tuple[int, ...], tuple[int, ...]] = {}
-    return {
-        number: shared.setdefault(key, key)
-        for number, key in ((number, tuple(indices)) for number, indices in found.items())
-    }

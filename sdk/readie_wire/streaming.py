@@ -11,8 +11,8 @@ _SPACE = " \t\n\r"
 class JsonStream:
     """A document that arrives in chunks of bytes.
 
-    The caller walks it in order: `members` of an object, and for each either `members` again or
-    `value`, which decodes whatever is there at once. Every method raises `ValueError` for what is
+    The caller walks it in order: `members` of an object or `elements` of a list, and for each either of
+    them again or `value`, which decodes whatever is there at once. Every method raises `ValueError` for what is
     not JSON, `RecursionError` for what is nested too deeply.
     """
 
@@ -41,8 +41,24 @@ class JsonStream:
                 return
             self._expect(",")
 
+    def elements(self) -> Iterator[None]:
+        """One turn for each element of the list that comes next; take it before going on."""
+        self._expect("[")
+        if self._peek() == "]":
+            self._at += 1
+            return
+        while True:
+            yield
+            if self._peek() == "]":
+                self._at += 1
+                return
+            self._expect(",")
+
     def is_object(self) -> bool:
         return self._peek() == "{"
+
+    def is_list(self) -> bool:
+        return self._peek() == "["
 
     def value(self) -> Any:
         """The next value, decoded."""

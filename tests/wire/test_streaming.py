@@ -45,6 +45,18 @@ def test_objects_are_walked_into_without_decoding_them_whole() -> None:
     assert seen == ["a", {"x": 1, "y": [2]}, "b", {}, "c", 1234]
 
 
+def test_lists_are_walked_through_an_element_at_a_time() -> None:
+    stream = JsonStream([b"[1, {", b'"a": [2, 3', b"]}, [] , 4]", b" "])
+    seen: list[Any] = []
+    for _ in stream.elements():
+        seen.append(
+            [stream.value() for _ in stream.elements()] if stream.is_list() else stream.value()
+        )
+    stream.end()
+    assert seen == [1, {"a": [2, 3]}, [], 4]
+    assert not list(JsonStream([b"[]"]).elements())
+
+
 BROKEN = """
 [] | { | {"a" | {"a": | {"a": 1 | {"a": 1,} | {"a" 1} | {1: 2} | {"a": 1} x | {"a": tru} | {"a": 1 "b": 2}
 """

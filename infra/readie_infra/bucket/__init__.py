@@ -6,7 +6,7 @@ from readie_infra.bucket.errors import (
     NotPublishedError,
     UntrustedError,
 )
-from readie_infra.bucket.fetching import compress, expand, fetch, read
+from readie_infra.bucket.fetching import compress, expand, fetch, save
 from readie_infra.bucket.reading import Bucket, FoundPointer
 from readie_infra.bucket.signing import SigningKey, Trust
 
@@ -22,5 +22,5 @@ __all__ = [
     "compress",
     "expand",
     "fetch",
-    "read",
+    "save",
 ]

@@ -72,11 +72,13 @@ def expand(store: ObjectStore, file: PublishedFile, write: Callable[[bytes], obj
         raise CorruptObjectError(f"{file.name} has {size} bytes instead of {file.size}")
 
 
-def read(store: ObjectStore, sha256: str, limit: int) -> bytes:
-    """An object that has at most ``limit`` bytes. Raises `CorruptObjectError`, `ObjectError`."""
-    pieces: list[bytes] = []
-    _expand(store, sha256, f"object {sha256}", limit, pieces.append)
-    return b"".join(pieces)
+def save(store: ObjectStore, sha256: str, limit: int, target: Path) -> None:
+    """An object that has at most ``limit`` bytes, as the file ``target``: right when this returns.
+
+    Raises `CorruptObjectError`, `ObjectError` and `OSError`.
+    """
+    with target.open("wb") as sink:
+        _expand(store, sha256, f"object {sha256}", limit, sink.write)
 
 
 def _expand(
