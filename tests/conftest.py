@@ -8,6 +8,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from support.processes import raise_as_interrupt
 from support.redis_servers import RedisServer, running_server
 from support.requirements import closing_line
 from support.s3_servers import S3Server, running_s3
@@ -18,6 +19,10 @@ hypothesis.settings.register_profile(
     "fixed", derandomize=True, database=None, deadline=None, max_examples=100, print_blob=True
 )
 hypothesis.settings.load_profile("fixed")
+
+
+def pytest_configure() -> None:
+    raise_as_interrupt()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

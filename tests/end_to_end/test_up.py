@@ -18,6 +18,7 @@ import pytest
 import readie
 from readie._cli.valkey import SOCKET_PATH_LIMIT, find_server, socket_path
 from support.generations import write_generation
+from support.processes import tied
 
 DEADLINE_S = 90.0
 
@@ -62,7 +63,7 @@ def started(
     data: Path, *options: str, until_running: bool = True, **environment: str
 ) -> Iterator[Up]:
     log = data.parent / f"up-{time.monotonic_ns()}.log"
-    command = [sys.executable, "-m", "readie", "up", "--port", "0", "--runtime", "fork"]
+    command = tied(sys.executable, "-m", "readie", "up", "--port", "0", "--runtime", "fork")
     with log.open("w") as output:
         process = subprocess.Popen(
             [*command, "--data-dir", str(data), *options],

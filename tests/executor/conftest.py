@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.executor_driver import ExecutorDriver, driven
+from support.processes import tied
 
 StartExecutor = Callable[[], Awaitable[ExecutorDriver]]
 
@@ -27,7 +28,7 @@ async def start_executor(tmp_path: Path) -> AsyncIterator[StartExecutor]:
             ours, theirs = socket.socketpair()
             (out, out_write), (err, err_write) = os.pipe(), os.pipe()
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-m", "readie_executor"),
+                *tied(sys.executable, "-I", "-m", "readie_executor"),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=out_write,
                 stderr=err_write,

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from support.executor_driver import DEADLINE_S, ExecutorDriver, driven
+from support.processes import tied
 
 Capture = Callable[..., Awaitable[asyncio.subprocess.Process]]
 TICKET = {"clone": "clone-1", "entropy": "ab" * 32, "checkpoint": "generation/checkpoint_1"}
@@ -25,7 +26,7 @@ async def capture(short_path: Path) -> AsyncIterator[Capture]:
 
     async def start(imports: str, **extra: str) -> asyncio.subprocess.Process:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-m", "readie_executor"),
+            *tied(sys.executable, "-I", "-m", "readie_executor"),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from readie_worker.sandbox.selftest import try_runsc
 from support.gvisor_kit import GVisorKit
+from support.processes import tied
 from support.sandbox_kits import Bench, new_spec, open_bench
 
 OpenGVisor = Callable[..., Awaitable[Bench]]
@@ -33,7 +34,7 @@ asyncio.run(main())
 
 def kill_a_worker(folder: Path, runsc: Path) -> set[str]:
     """Names of the runtime folders it left."""
-    command = [sys.executable, "-c", _WORKER, str(folder), str(runsc)]
+    command = tied(sys.executable, "-c", _WORKER, folder, runsc)
     with subprocess.Popen(command, stdout=subprocess.PIPE) as worker:
         assert worker.stdout is not None
         try:

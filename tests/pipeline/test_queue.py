@@ -3,44 +3,23 @@
 import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 from readie_pipeline.measure.metadata import load_metadata
 from support.made_up_packages import Environment
+from support.processes import tied
 from support.redis_servers import RedisServer
 
 Start = Callable[..., subprocess.Popen[str]]
 
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    """Starts `readie-pipeline` processes; those that still run are ended with the test."""
-    with ExitStack() as stack:
-
-        def start_one(*arguments: object) -> subprocess.Popen[str]:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "readie_pipeline", *map(str, arguments)],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                start_new_session=True,
-            )
-            stack.callback(process.communicate)
-            stack.callback(process.kill)
-            return process
-
-        yield start_one
+LOST_AFTER_S = 4  # a worker speaks every second
 
 
 def analyze(start: Start, valkey: RedisServer, environment: Environment, data: Path) -> Start:
     arguments = ("analyze", "--data", data, "--python", environment.python, "--repeats", 2)
-    return lambda: start(*arguments, "--queue", valkey.url)
+    return lambda: start(*arguments, "--queue", valkey.url, "--lost-after", LOST_AFTER_S)
 
 
 def worker(start: Start, valkey: RedisServer, environment: Environment) -> subprocess.Popen[str]:

@@ -23,6 +23,7 @@ from readie_worker.sandbox.errors import (
 from readie_worker.sandbox.fork import ForkRuntime
 from readie_worker.sandbox.fork_identity import FIRST_UID, Identity
 from support.executor_driver import DEADLINE_S
+from support.processes import tied
 from support.requirements import require_part
 from support.sandbox_kits import Bench, ForkKit, gather_calls, new_spec, open_bench
 
@@ -231,7 +232,7 @@ def test_a_worker_that_is_killed_leaves_nothing_and_its_secrets_were_nowhere(
 ) -> None:
     require_part("/proc", Path("/proc/self/environ").exists(), "Linux")
     worker = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(WORKER), short_path],
+        tied(sys.executable, "-c", textwrap.dedent(WORKER), short_path),
         stdout=subprocess.PIPE,
         env={**os.environ, "AWS_SECRET_ACCESS_KEY": "LEAKME", "TZ": "UTC"},
     )

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from support.processes import tied
 from support.redis_servers import RedisServer
 from support.stack import free_port
 
@@ -184,7 +185,7 @@ class Chaos:
             environment["READIE_PORT"] = str(self._ports[int(number)])
         with (self._folder / f"{name}.log").open("ab") as log:
             self._parts[name] = subprocess.Popen(
-                [sys.executable, "-m", f"readie_{kind}"],
+                tied(sys.executable, "-m", f"readie_{kind}"),
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

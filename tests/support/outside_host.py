@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from support.processes import tied
+
 # Documentation addresses: nobody's. The second is behind the first, so not a network of this host.
 LINK_HERE, LINK_THERE = "198.51.100.1", "198.51.100.2"
 ADDRESS = "203.0.113.5"
@@ -59,7 +61,7 @@ def outside_host() -> Iterator[OutsideHost]:
 
 @contextlib.contextmanager
 def _serving(prefix: tuple[str, ...], address: str) -> Iterator[None]:
-    command = [*prefix, sys.executable, "-c", _SERVER, address]
+    command = tied(*prefix, sys.executable, "-c", _SERVER, address)
     with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
         try:
             assert server.stdout is not None

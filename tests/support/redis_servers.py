@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from support.processes import tied
 from support.requirements import require_part
 
 START_DEADLINE_S = 20.0
@@ -42,7 +43,7 @@ class RedisServer:
         assert self._process is None, "the server is already running"
         with (self.folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*_tied_to_us(), *self._command()], cwd=self.folder, stdout=log, stderr=log
+                tied(*self._command()), cwd=self.folder, stdout=log, stderr=log
             )
         deadline = time.monotonic() + START_DEADLINE_S
         while not self._answers():
@@ -147,9 +148,3 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def _tied_to_us() -> list[str]:
-    """A prefix that ends the server with the test run, even when that is killed; Linux only."""
-    setpriv = shutil.which("setpriv")
-    return [setpriv, "--pdeathsig", "KILL"] if setpriv else []

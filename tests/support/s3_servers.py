@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import shutil
 import socket
 import subprocess
 import sysconfig
@@ -16,6 +15,7 @@ from pathlib import Path
 import boto3
 from botocore.config import Config
 
+from support.processes import tied
 from support.requirements import require_part
 
 START_DEADLINE_S = 60.0
@@ -50,7 +50,7 @@ class S3Server:
     def start(self) -> None:
         with (self._folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*_tied_to_us(), *self._command()],
+                tied(*self._command()),
                 env=self._own_environment(),
                 cwd=self._folder,
                 stdout=log,
@@ -163,9 +163,3 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
         return True
-
-
-def _tied_to_us() -> list[str]:
-    """A prefix that ends the server with the test run, even when that is killed; Linux only."""
-    setpriv = shutil.which("setpriv")
-    return [setpriv, "--pdeathsig", "KILL"] if setpriv else []

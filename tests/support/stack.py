@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from support.processes import tied
+
 START_DEADLINE_S = 60.0
 STOP_DEADLINE_S = 45.0
 CALL_DEADLINE_S = 60.0
@@ -123,7 +125,7 @@ class Stack:
     def _start(self, module: str, log: str, settings: dict[str, str]) -> subprocess.Popen[bytes]:
         with (self.folder / log).open("ab") as output:
             return subprocess.Popen(
-                [sys.executable, "-m", module],
+                tied(sys.executable, "-m", module),
                 env={**self.environment, **settings},
                 stdin=subprocess.DEVNULL,
                 stdout=output,

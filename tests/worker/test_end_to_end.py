@@ -22,6 +22,7 @@ from readie_worker.sandbox.fork import ForkRuntime
 from readie_worker.service import Worker
 from support.calling import SURELY, Caller, text_of, until
 from support.generations import EMPTY, write_generation
+from support.processes import tied
 
 DECIMALS = "checkpoint_1"
 
@@ -491,7 +492,7 @@ async def test_the_program_takes_calls_and_drains_on_sigterm(
         "READIE_LOG_FORMAT": "json",
     }
     program = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "readie_worker", env=environment, stderr=subprocess.PIPE
+        *tied(sys.executable, "-m", "readie_worker"), env=environment, stderr=subprocess.PIPE
     )
     assert program.stderr is not None
     try:

@@ -15,6 +15,7 @@ import pytest
 
 from readie_worker.supervision import Supervision
 from support.gvisor_kit import real_runsc
+from support.processes import tied
 from support.redis_servers import RedisServer
 from support.stack import Stack, running_stack
 
@@ -142,7 +143,7 @@ def supervision() -> Iterator[Supervision]:
 def ward() -> Iterator[subprocess.Popen[bytes]]:
     """A process with a child that ignores everything but SIGKILL."""
     code = "import subprocess, time; subprocess.Popen(['sleep', '1000']); time.sleep(1000)"
-    process = subprocess.Popen([sys.executable, "-c", code])
+    process = subprocess.Popen(tied(sys.executable, "-c", code))
     yield process
     process.kill()
     process.wait()
