@@ -50,16 +50,25 @@ class Verdict:
     seconds: float = 0.0
 
 
+def look_at(binary: Path) -> Verdict:
+    """Refuse what is no `runsc`, or one that is known not to work; nothing is started."""
+    try:
+        build = identify(binary)
+    except UnusableBinaryError as error:
+        return Verdict(False, str(error), str(binary))
+    refusal = build.refusal()
+    return Verdict(
+        refusal is None, refusal or "", str(binary), build.version, build.go, build.sha256
+    )
+
+
 async def try_runsc(binary: Path, rounds: int = FULL_ROUNDS) -> Verdict:
     """Run, checkpoint and restore with `binary`. Never raises for what the binary does wrong."""
     started = time.monotonic()
-    try:
-        build = await asyncio.to_thread(identify, binary)
-    except UnusableBinaryError as error:
-        return Verdict(False, str(error), str(binary))
-    facts = Verdict(False, "", str(binary), build.version, build.go, build.sha256)
-    if (refusal := build.refusal()) is not None:
-        return replace(facts, reason=refusal)
+    seen = await asyncio.to_thread(look_at, binary)
+    if not seen.ok:
+        return seen
+    facts = replace(seen, ok=False)
     if os.geteuid() != 0:
         return replace(facts, reason="gVisor sandboxes need root")
     with tempfile.TemporaryDirectory(prefix="rd-try-", ignore_cleanup_errors=True) as name:
@@ -191,12 +200,18 @@ def find_runsc() -> Path | None:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="readie_worker.sandbox.selftest", description=__doc__)
     parser.add_argument("--runsc", type=Path, help="the binary (default: the one on the PATH)")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_ROUNDS} rounds")
+    effort = parser.add_mutually_exclusive_group()
+    effort.add_argument("--quick", action="store_true", help=f"{QUICK_ROUNDS} rounds")
+    effort.add_argument(
+        "--identify", action="store_true", help="start nothing, only refuse builds known to be bad"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     binary = options.runsc or find_runsc()
     if binary is None:
         verdict = Verdict(False, "no runsc on the PATH; install one with infra/gvisor/install", "")
+    elif options.identify:
+        verdict = look_at(binary.resolve())
     else:
         rounds = QUICK_ROUNDS if options.quick else FULL_ROUNDS
         verdict = asyncio.run(try_runsc(binary.resolve(), rounds))
@@ -208,6 +223,8 @@ def _sentence(verdict: Verdict) -> str:
     if not verdict.ok:
         return f"refused: {verdict.reason}"
     name = f"runsc {verdict.version} ({verdict.go or 'unknown Go'})"
+    if not verdict.rounds:
+        return f"{name}: nothing is known against it"
     return f"passed: {name}, {verdict.rounds} runs and restores in {verdict.seconds} s"
 
 

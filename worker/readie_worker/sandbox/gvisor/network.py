@@ -196,8 +196,12 @@ def resolver_file(network: str) -> str:
 
 
 def _forward() -> None:
-    """Let this host pass on what comes from sandboxes; it stays so, as others may need it too."""
-    _FORWARDING.write_text("1")
+    """Let this host pass on what comes from sandboxes; it stays so, as others may need it too.
+
+    In a container the file cannot be written to; there whoever starts it sets the value.
+    """
+    if _FORWARDING.read_text().strip() != "1":
+        _FORWARDING.write_text("1")
 
 
 def _namespaces(pattern: str) -> list[str]:
