@@ -7,6 +7,7 @@ from types import FrameType
 
 from readie_gateway.app import create_app
 from readie_gateway.auth import InvalidTokenFileError, read_tokens
+from readie_gateway.bucket_view import BucketView
 from readie_gateway.catalogues import Catalogues
 from readie_gateway.fleet import FleetWatch
 from readie_gateway.metrics import Metrics
@@ -33,10 +34,11 @@ log = logging.getLogger("readie_gateway")
 def compose(settings: GatewaySettings) -> Services:
     """Everything the gateway works with. Connects to nothing yet. Raises `SettingsError`."""
     store = CallStore(connect(settings.redis_url), Keys(settings.redis_prefix))
+    objects = open_objects(settings.bucket) if settings.bucket else None
     catalogues = Catalogues(
         generations=settings.generations_dir,
         folder=settings.catalogue_dir,
-        published=PublishedCatalogues(open_objects(settings.bucket)) if settings.bucket else None,
+        published=PublishedCatalogues(objects) if objects else None,
     )
     return Services(
         store=store,
@@ -51,6 +53,7 @@ def compose(settings: GatewaySettings) -> Services:
         if settings.record_imports_days
         else None,
         seal=read_seal(settings.seal_key_file) if settings.seal_key_file else None,
+        bucket=BucketView(objects) if objects else None,
     )
 
 

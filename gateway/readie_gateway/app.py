@@ -9,12 +9,24 @@ from starlette.middleware import Middleware
 
 from readie_gateway.auth import BearerAuth, Tokens
 from readie_gateway.cleaning import clean_blobs
+from readie_gateway.fleet_metrics import FleetCollector
 from readie_gateway.observing import Observing
 from readie_gateway.problems import EXCEPTION_HANDLERS
-from readie_gateway.routes import calls, dead, explain, fleet, health, imports, invoke, sessions
+from readie_gateway.routes import (
+    calls,
+    dead,
+    explain,
+    fleet,
+    generations,
+    health,
+    imports,
+    invoke,
+    sessions,
+)
 from readie_gateway.services import Services
 from readie_gateway.tending import SideTasks
 from readie_infra.errors import StoreUnavailableError
+from readie_infra.nudges import Nudges
 
 
 def create_app(services: Services, tokens: Tokens) -> Starlette:
@@ -44,6 +56,7 @@ def create_app(services: Services, tokens: Tokens) -> Starlette:
     services.metrics.gauge(
         "readie_gateway_workers", "Live workers.", lambda: len(services.fleet.now.workers)
     )
+    services.metrics.collect(FleetCollector(services.fleet, services.bucket))
     return Starlette(
         routes=[
             *invoke.routes(services),
@@ -51,6 +64,7 @@ def create_app(services: Services, tokens: Tokens) -> Starlette:
             *sessions.routes(services),
             *dead.routes(services),
             *fleet.routes(services),
+            *generations.routes(services),
             *explain.routes(services),
             *imports.routes(services),
             *health.routes(services),
@@ -71,6 +85,10 @@ def _side_tasks(services: Services) -> dict[str, Callable[[], Awaitable[None]]]:
         "fleet": services.fleet.run,
         "catalogues": services.catalogues.run,
     }
+    if services.bucket is not None:
+        tasks["bucket"] = partial(
+            services.bucket.run, Nudges(services.store, services.board.boot).pause
+        )
     if services.imports is not None:
         tasks["imports"] = services.imports.run
     if services.blobs is not None:

@@ -10,7 +10,8 @@ from functools import lru_cache
 from readie_gateway.catalogues import Catalogues
 from readie_gateway.loading import LoadedCatalogue
 from readie_infra.store import CallStore
-from readie_wire.pricing import PricedCatalogue
+from readie_wire.manifest import StartupSeconds
+from readie_wire.pricing import Prediction, PricedCatalogue, Quote, predict
 from readie_wire.records import GenerationFacts, WorkerRecord
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,15 @@ class PricedGeneration:
     def priced(self) -> PricedCatalogue:
         return self.catalogue.priced
 
+    @property
+    def startup(self) -> StartupSeconds:
+        """What any start costs there."""
+        return StartupSeconds(self.facts.startup_cold_s, self.facts.startup_restore_s)
+
+    def predict(self, quote: Quote) -> Prediction:
+        """The time that the start which was quoted takes there."""
+        return predict(quote, self.startup, self.facts.runtime)
+
     def _items_of(self, imports: tuple[str, ...]) -> tuple[str, ...]:
         """The items that these names stand for, without what those depend on."""
         nearest = self.priced.catalogue.graph.nearest
@@ -70,6 +80,8 @@ class FleetWatch:
         self._store = store
         self._catalogues = catalogues
         self._known: dict[tuple[str, str, str], PricedGeneration] = {}
+        self._priced_for: dict[str, str] = {}  # flavor → generation
+        self.swaps: Counter[str] = Counter()  # by flavor, since the start; the first one is none
         self.now = Fleet()
 
     async def run(self) -> None:
@@ -85,6 +97,18 @@ class FleetWatch:
             {facts.catalogue_sha256 for worker in workers for facts in worker.generations}
         )
         self.now = Fleet(workers, self._join(workers))
+        self._note_swaps()
+
+    def _note_swaps(self) -> None:
+        for flavor, (first, *_) in (self.now.generations or {}).items():
+            before = self._priced_for.get(flavor)
+            self._priced_for[flavor] = first.generation
+            if before not in (None, first.generation):
+                self.swaps[flavor] += 1
+                log.info(
+                    "calls of %s are priced for generation %s, no longer for %s",
+                    *(flavor, first.generation, before),
+                )
 
     def _join(self, workers: Sequence[WorkerRecord]) -> Mapping[str, Sequence[PricedGeneration]]:
         catalogues = {(one.flavor, one.sha256): one for one in reversed(self._catalogues.loaded)}

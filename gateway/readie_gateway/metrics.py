@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
 
 # Seconds: from a warm call's milliseconds to the wait window.
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -38,6 +39,10 @@ class Metrics:
     def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
         """A value that is looked up when it is asked for."""
         Gauge(name, text, registry=self._registry).set_function(read)
+
+    def collect(self, collector: Collector) -> None:
+        """Families that are put together when they are asked for."""
+        self._registry.register(collector)
 
     def exposition(self) -> bytes:
         return generate_latest(self._registry)

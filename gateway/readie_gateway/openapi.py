@@ -11,6 +11,7 @@ from readie_gateway.bodies import CallBody
 from readie_gateway.options import CallOptions
 from readie_gateway.problems import Problem
 from readie_gateway.schemas import (
+    Announced,
     CallList,
     CallOutcome,
     CallView,
@@ -21,6 +22,7 @@ from readie_gateway.schemas import (
     Dropped,
     ExplainBody,
     Explanation,
+    GenerationDetail,
     GenerationViews,
     Pending,
     Readiness,
@@ -43,7 +45,8 @@ from readie_wire.http import (
 _REF = "#/components/schemas/{model}"
 _MODELS: tuple[type[BaseModel], ...] = (
     *(CallBody, CallOptions, CallOutcome, Pending, CallView, CallList, Problem),
-    *(WorkerViews, CatalogueViews, CatalogueView, GenerationViews),
+    *(WorkerViews, CatalogueViews, CatalogueView),
+    *(GenerationViews, GenerationDetail, Announced),
     *(ExplainBody, Explanation, Readiness, SessionBody, SessionView, SessionList),
     *(DeadLetterList, DeadLetterDetail, Requeued, Dropped),
 )
@@ -130,9 +133,7 @@ def _paths() -> dict[str, Any]:
         f"{API_PREFIX}/catalogues/{{flavor}}": {
             "get": _operation("The catalogue of a flavor.", {200: CatalogueView}, flavor)
         },
-        f"{API_PREFIX}/generations": {
-            "get": _operation("What live workers can restore.", {200: GenerationViews})
-        },
+        **_generation_paths(),
         f"{API_PREFIX}/explain": {
             "post": {
                 **_operation("Price a call without running it.", {200: Explanation}),
@@ -178,6 +179,29 @@ def _session_paths() -> dict[str, Any]:
                 "One session, also one that has ended.", {200: SessionView}, session_id
             ),
             "delete": _operation("End a session and its sandbox.", {200: SessionView}, session_id),
+        },
+    }
+
+
+def _generation_paths() -> dict[str, Any]:
+    path = f"{API_PREFIX}/generations"
+    return {
+        path: {
+            "get": _operation(
+                "What is published, and what live workers restore of it.", {200: GenerationViews}
+            )
+        },
+        f"{path}/{{generation}}": {
+            "get": _operation(
+                "One generation: its checkpoints, and what each worker has of them.",
+                {200: GenerationDetail},
+                _parameter("generation", "path", "The id of the generation."),
+            )
+        },
+        f"{path}/refresh": {
+            "post": _operation(
+                "Let everybody who follows the bucket look at it now.", {202: Announced}
+            )
         },
     }
 

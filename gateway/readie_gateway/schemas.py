@@ -5,9 +5,11 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from readie_wire.envelope import MAX_IMPORTS
+from readie_wire.holdings import GenerationState, HeldCheckpoint
 from readie_wire.lifecycle import State
 from readie_wire.outcome import Encoding, ErrorInfo, Receipt
-from readie_wire.records import GenerationFacts, WorkerRecord
+from readie_wire.publication import PublishedFile
+from readie_wire.records import WorkerRecord
 
 
 class LogLine(BaseModel):
@@ -44,7 +46,10 @@ class Pending(BaseModel):
 
 
 class ChoiceView(BaseModel):
-    """What pricing picked; no checkpoint is a cold start. Times in seconds."""
+    """What pricing picked; no checkpoint is a cold start. Times in seconds.
+
+    Prices leave out what any start costs; the starts are the times that they are expected to take.
+    """
 
     generation: str | None
     checkpoint: str | None
@@ -52,6 +57,8 @@ class ChoiceView(BaseModel):
     predicted_s: float | None
     cold_s: float | None
     reason: str
+    predicted_start_s: float | None
+    cold_start_s: float | None
 
 
 class CallView(BaseModel):
@@ -188,15 +195,86 @@ class CatalogueViews(BaseModel):
     skipped: list[SkippedFile]
 
 
-class GenerationView(GenerationFacts):
+class BucketState(BaseModel):
+    url: str
+    error: str = Field(description="Why it could not be read when it was looked at last.")
+
+
+class PublishedPointer(BaseModel):
+    """What is current for the workers of one flavor and root filesystem."""
+
     flavor: str
+    rootfs: str
+    current: str
+    previous: str | None = Field(description="What a rollback brings back.")
+    published: str = Field(description="yyyymmddThhmmss in UTC.")
+    publication: str
+
+
+class GenerationSummary(BaseModel):
+    """``workers`` serve it; ``priced``: calls can be priced for it; ``current``: they are by default.
+
+    ``role`` is current or previous in the bucket, and null for what no pointer names.
+    """
+
+    generation: str
+    catalogue_sha256: str
+    python: str
+    runtime: str
+    startup_cold_s: float
+    startup_restore_s: float
+    import_environment: dict[str, list[str]]
+    flavor: str
+    rootfs: str | None
+    size: int | None = Field(description="Bytes on a worker's disk.")
+    role: str | None
+    published: str | None
     workers: list[str]
     priced: bool
     current: bool
 
 
+class GenerationView(GenerationSummary):
+    checkpoints: list[str]
+
+
 class GenerationViews(BaseModel):
+    bucket: BucketState | None
+    published: list[PublishedPointer]
     generations: list[GenerationView]
+
+
+class GenerationCheckpoint(BaseModel):
+    """``size``: bytes of its files; ``digest`` is equal where its images are."""
+
+    id: str
+    imports: list[str] | None
+    size_mb: float | None = Field(description="Memory it adds.")
+    size: int | None
+    digest: str | None
+
+
+class WorkerHolding(BaseModel):
+    """What one worker has of it; ``checkpoints`` by id."""
+
+    boot: str
+    host: str
+    generation: str
+    state: GenerationState
+    checkpoints: dict[str, HeldCheckpoint]
+
+
+class GenerationDetail(GenerationSummary):
+    checkpoints: list[GenerationCheckpoint]
+    holding: list[WorkerHolding]
+    distributions: dict[str, str] | None = Field(description="Of its root filesystem.")
+    files: list[PublishedFile] | None
+    error: str = Field(description="Why the bucket, or the catalogue in it, could not be read.")
+
+
+class Announced(BaseModel):
+    announced: bool
+    workers: int = Field(description="Live workers that follow a bucket.")
 
 
 class ExplainBody(BaseModel):
@@ -215,26 +293,62 @@ class ExplainBody(BaseModel):
 
 
 class QuoteView(BaseModel):
-    """The price of one start, in seconds; no checkpoint is the cold start."""
+    """The price of one start and the time it takes, in seconds; no checkpoint is the cold start."""
 
     checkpoint: str | None
     refused: str | None = Field(description="Why it may not serve this call.")
     size_mb: float
-    size_cost_s: float
-    missing_s: float
-    total_s: float
-    missing: list[str]
+    size_cost_s: float = Field(description="alpha times the size.")
+    missing_s: float = Field(description="Load times of what it lacks.")
+    total_s: float = Field(description="The price: the sum of both.")
+    missing: list[str] = Field(description="What it lacks, the slowest first.")
     missing_count: int
+    start_s: float = Field(description="The time it is expected to take: the sum of these three.")
+    fixed_s: float = Field(description="What any such start takes.")
+    size_s: float = Field(description="size_cost_s, and 0 where nothing is read from disk.")
+    imports_s: float = Field(description="missing_s.")
+
+
+class SightingView(BaseModel):
+    """Where a module was seen first."""
+
+    name: str
+    how: str = Field(description="The kind of statement or reference.")
+    function: str = Field(description="Empty outside of functions.")
+    line: int
+    file: str
+
+
+class ItemView(BaseModel):
+    """An item of the catalogue that the call needs; ``version`` is that of its distribution."""
+
+    name: str
+    distribution: str
+    version: str
+    load_time_s: float
+    size_mb: float
+
+
+class StartupView(BaseModel):
+    """What any start takes, in seconds."""
+
+    cold: float
+    restore: float
 
 
 class Explanation(BaseModel):
     flavor: str
     choice: ChoiceView
     imports: list[str]
+    seen: list[SightingView] = Field(description="Where the source imports them.")
     generation: str | None
-    alpha: float | None
+    runtime: str | None
+    alpha: float | None = Field(description="Seconds per MB.")
+    startup: StartupView | None
     matched: dict[str, str] = Field(description="Import → the catalogue's item for it.")
     unknown: list[str] = Field(description="Imports that are not priced.")
+    items: list[ItemView] = Field(description="What the call needs, the slowest first.")
+    items_count: int
     quotes: list[QuoteView]
 
 

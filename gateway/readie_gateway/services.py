@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from readie_gateway.bucket_view import BucketView
 from readie_gateway.catalogues import Catalogues
 from readie_gateway.fleet import FleetWatch
 from readie_gateway.metrics import Metrics
@@ -36,7 +37,8 @@ class Limits:
 class Services:
     """Everything that answers requests.
 
-    ``blobs`` is ``None`` where no store is configured, ``imports`` where none are recorded.
+    ``blobs`` is ``None`` where no store is configured, ``imports`` where none are recorded,
+    ``bucket`` where none is followed.
     """
 
     store: CallStore
@@ -49,3 +51,4 @@ class Services:
     sessions: SessionBook
     seal: Seal | None = None
     imports: ImportLedger | None = None
+    bucket: BucketView | None = None

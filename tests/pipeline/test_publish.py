@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from readie_infra.bucket import Bucket, FoundPointer, SigningKey, Trust
+from readie_infra.bucket.surveying import generations
 from readie_infra.objects import (
     ObjectConflictError,
     ObjectStore,
@@ -22,7 +23,6 @@ from readie_pipeline.publish.collecting import collect
 from readie_pipeline.publish.pointing import read_pointer
 from readie_pipeline.publish.publishing import Published, publish, roll_back
 from readie_pipeline.publish.stocktaking import Stock
-from readie_pipeline.publish.surveying import generations
 from readie_wire.publication import ANY_ROOTFS, INTENTS, POINTERS
 from support.generations import EMPTY
 from support.published import IMAGE, DyingStore, Killed, quietly, stock_of, write_captured

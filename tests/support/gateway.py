@@ -10,9 +10,11 @@ from typing import Any
 
 from readie_gateway.app import create_app
 from readie_gateway.auth import Tokens
+from readie_gateway.bucket_view import BucketView
 from readie_gateway.catalogues import Catalogues
 from readie_gateway.fleet import FleetWatch
 from readie_gateway.metrics import Metrics
+from readie_gateway.published import PublishedCatalogues
 from readie_gateway.recording import ImportLedger
 from readie_gateway.services import Limits, Services
 from readie_gateway.serving import GatewayServer, address, listen
@@ -20,6 +22,7 @@ from readie_gateway.sessions import SessionBook
 from readie_gateway.waiting import WaitingBoard
 from readie_infra.blobs import DirectoryBlobs
 from readie_infra.connecting import connect
+from readie_infra.objects import ObjectStore
 from readie_infra.store import CallStore, Event, Offer
 from readie_wire.keys import new_boot_id
 from readie_wire.lifecycle import State
@@ -72,12 +75,14 @@ async def running_gateway(
     limits: Limits | None = None,
     catalogues: Path | None = None,
     generations: Path | None = None,
+    bucket: ObjectStore | None = None,
     abandon_grace_s: float = 0.5,
     record_imports_days: int = 0,
 ) -> AsyncIterator[Gateway]:
     """A gateway that ends with the block. Blobs are in ``folder``."""
     store = CallStore(connect(redis_url))
-    loaded = Catalogues(generations=generations, folder=catalogues)
+    published = PublishedCatalogues(bucket) if bucket else None
+    loaded = Catalogues(generations=generations, folder=catalogues, published=published)
     services = Services(
         store=store,
         blobs=DirectoryBlobs(folder / "blobs"),
@@ -87,6 +92,7 @@ async def running_gateway(
         metrics=Metrics(),
         limits=limits or Limits(),
         sessions=SessionBook(store),
+        bucket=BucketView(bucket) if bucket else None,
         imports=ImportLedger(store, record_imports_days) if record_imports_days else None,
     )
     listener = listen("127.0.0.1", 0)

@@ -1,4 +1,4 @@
-"""``/v1/workers``, ``/v1/catalogues``, ``/v1/generations``: what is there to run calls on."""
+"""``/v1/workers``, ``/v1/catalogues``: what is there to run calls on."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,6 @@ def routes(services: Services) -> list[Route]:
         Route(f"{API_PREFIX}/workers", views.workers, methods=["GET"]),
         Route(f"{API_PREFIX}/catalogues", views.catalogues, methods=["GET"]),
         Route(f"{API_PREFIX}/catalogues/{{flavor}}", views.catalogue, methods=["GET"]),
-        Route(f"{API_PREFIX}/generations", views.generations, methods=["GET"]),
     ]
 
 
@@ -56,24 +55,6 @@ class FleetViews:
         if flavor not in FLAVORS or not (priced or loaded):
             raise NotFoundError(f"there is no catalogue of the flavor {flavor[:32]!r}")
         return json_response(self._whole(priced[0].catalogue if priced else loaded[0]))
-
-    async def generations(self, request: Request) -> Response:
-        """What live workers hold, and which of it this gateway prices."""
-        fleet = self.services.fleet.now
-        priced = {
-            (flavor, one.generation): place
-            for flavor in FLAVORS
-            for place, one in enumerate(fleet.priced(flavor))
-        }
-        found: dict[tuple[str, str], dict[str, Any]] = {}
-        for worker in fleet.workers:
-            for facts in worker.generations:
-                key = (worker.flavor, facts.generation)
-                entry = found.setdefault(key, {**facts.to_json(), "flavor": key[0], "workers": []})
-                entry["workers"].append(worker.boot)
-                entry["priced"] = key in priced
-                entry["current"] = priced.get(key) == 0
-        return json_response({"generations": list(found.values())})
 
     def _summary(self, loaded: LoadedCatalogue) -> dict[str, Any]:
         catalogue = loaded.priced.catalogue

@@ -6,6 +6,7 @@ import click
 from rich.table import Table
 
 from readie_infra.bucket import Bucket, Trust
+from readie_infra.bucket.surveying import Held, generations, pointers
 from readie_infra.objects import ObjectStore
 from readie_pipeline.commands import options
 from readie_pipeline.commands.bucket_options import bucket_options, trust_options
@@ -14,7 +15,6 @@ from readie_pipeline.errors import PublishError
 from readie_pipeline.publish.checking import faults
 from readie_pipeline.publish.collecting import collect
 from readie_pipeline.publish.publishing import roll_back
-from readie_pipeline.publish.surveying import Held, generations, pointers
 from readie_wire.publication import Pointer
 
 MEGABYTE = 1_000_000

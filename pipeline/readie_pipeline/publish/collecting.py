@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from readie_infra.bucket import Trust
+from readie_infra.bucket.surveying import generations, pointers
 from readie_infra.objects import Document, ObjectConflictError, ObjectMissingError, ObjectStore
 from readie_pipeline.errors import PublishError
-from readie_pipeline.publish.surveying import generations, pointers
 from readie_wire.publication import (
     GENERATIONS,
     INTENTS,

@@ -2,11 +2,13 @@
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from readie_infra.bucket import Bucket, BucketError, FoundPointer, Trust
+from readie_infra.bucket.errors import BucketError, NotPublishedError
+from readie_infra.bucket.reading import Bucket, FoundPointer
+from readie_infra.bucket.signing import Trust
 from readie_infra.objects import ObjectStore
-from readie_pipeline.publish.pointing import read_pointer
 from readie_wire.keys import InvalidIdError, check_id
 from readie_wire.publication import (
     GENERATIONS,
@@ -41,11 +43,11 @@ class Held:
 
 def pointers(store: ObjectStore) -> list[FoundPointer]:
     """Every pointer. Raises `UntrustedError` for one that cannot be read, and `ObjectError`."""
+    bucket = Bucket(store, Trust(unsigned=True))  # a pointer is not signed: what it names is
     found = []
     for flavor, rootfs in _named(store, POINTERS, pointer_key):
-        pointer = read_pointer(store, flavor, rootfs)
-        if pointer is not None:
-            found.append(pointer)
+        with suppress(NotPublishedError):  # removed since it was listed
+            found.append(bucket.current(flavor, rootfs))
     return found
 
 
