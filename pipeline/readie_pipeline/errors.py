@@ -1,6 +1,8 @@
 """Errors of the pipeline.
 
 PipelineError
+├── CorpusError      a corpus, or what one is to be made of, cannot be read: where
+│   └── ServiceError     a service that was asked does not answer, or lets nobody in
 ├── MeasureError     a module could not be imported and measured: why
 ├── PlanError        the planner's input makes no plan
 ├── CaptureError     a checkpoint could not be captured: why
@@ -16,6 +18,18 @@ class PipelineError(Exception):
 
 class CorpusError(PipelineError):
     """A corpus, or what one is to be made of, cannot be read; the message names the place."""
+
+
+class ServiceError(CorpusError):
+    """A service did not answer, or not in a way that can be used; asking again later may help.
+
+    ``retry_after_s`` is how long it asked to be left alone, where it said so. Messages carry no
+    credentials and no address.
+    """
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class MeasureError(PipelineError):

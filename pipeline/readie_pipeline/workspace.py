@@ -28,6 +28,16 @@ class Workspace:
         return self.folder / "metadata" / f"{self.flavor}.json"
 
     @property
+    def gathered(self) -> Path:
+        """Example code of a collecting run that has not ended."""
+        return self.dataset.with_suffix(".journal")
+
+    @property
+    def answers(self) -> Path:
+        """What services have said about names, whichever flavor asked."""
+        return self.folder / "datasets" / "answers.journal"
+
+    @property
     def journal(self) -> Path:
         """Answers of a measuring run that has not ended."""
         return self.metadata.with_suffix(".journal")

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from readie_pipeline.corpus.dataset import Dataset, Resources, Workload, dump_dataset, load_dataset
-from readie_pipeline.corpus.folder import Found, read_folder
+from readie_pipeline.corpus.folder import read_folder
 from readie_pipeline.corpus.import_sets import read_import_sets
 from readie_pipeline.corpus.notebooks import NotebookError, python_cells, without_magics
 from readie_pipeline.corpus.reading import read_code
+from readie_pipeline.corpus.sources import Found
 from readie_pipeline.errors import CorpusError
 
 
@@ -139,14 +140,35 @@ def test_a_local_module_is_never_taken_for_a_public_package(project: Path) -> No
     assert names.isdisjoint({"utils", "helpers", "explore_more"})
 
 
-def test_a_workload_names_its_file_and_keeps_its_code_only_when_wanted(project: Path) -> None:
+def test_a_workload_names_its_file_and_keeps_its_code(project: Path) -> None:
     with_code = {one.path: one.workload for one in read_folder(project)}["notebooks/explore.ipynb"]
     assert with_code is not None
     assert (with_code.source, with_code.domain) == ("folder:notebooks/explore.ipynb", "notebooks")
     assert with_code.code == ("import utils\nimport pandas",)
-    assert all(
-        not one.workload.code for one in read_folder(project, keep_code=False) if one.workload
-    )
+
+
+def test_a_module_from_elsewhere_in_the_folder_is_its_own_unless_it_is_installed(
+    project: Path,
+) -> None:
+    (project / "src").mkdir()
+    (project / "src" / "shop.py").write_text("")
+    (project / "src" / "torch.py").write_text("")
+    (project / "notebooks" / "sell.py").write_text("import shop, torch")
+
+    def found(*installed: str) -> tuple[str, ...]:
+        return imports_by_file(list(read_folder(project, installed)))["notebooks/sell.py"]
+
+    assert found() == ()
+    assert found("torch") == ("torch",)
+
+
+def test_a_model_that_lies_in_the_folder_is_no_name_of_a_hub(project: Path) -> None:
+    (project / "models" / "mine").mkdir(parents=True)
+    code = "from transformers import AutoModel as M\nM.from_pretrained('models/mine')"
+    (project / "load.py").write_text(f"{code}\nM.from_pretrained('gpt2')")
+    found = {one.path: one.workload for one in read_folder(project)}["load.py"]
+    assert found is not None
+    assert found.resources.models == ("gpt2",)
 
 
 def test_the_same_folder_gives_the_same_corpus(project: Path) -> None:
@@ -184,8 +206,10 @@ def test_a_bad_line_is_named(tmp_path: Path, line: str, reason: str) -> None:
 def test_a_corpus_reads_back_as_it_was_written() -> None:
     resources = Resources(("numpy",), ("numpy.array",), ("squad",), ("gpt2",), ("gpt2",))
     workload = Workload("a", "folder:x.py", resources, "nlp", ("print('\udc80')",))
-    dataset = Dataset("cpu", (workload, Workload("b", "b", Resources())))
+    counted = Workload("b", "b", Resources(), count=7, unchecked=("model:gpt2",))
+    dataset = Dataset("cpu", (workload, counted))
     assert load_dataset(dump_dataset(dataset)) == dataset
+    assert dataset.counts() == [1, 7]
     assert dataset.requests()[0] == (
         "numpy",
         "numpy.array",

@@ -8,6 +8,13 @@ from typing import Any, Self
 from readie_pipeline.errors import CorpusError
 
 DATASET_VERSION = 1
+# Fields of `Resources` that are no packages, and how their names begin in a catalogue.
+PREFIXES = {"datasets": "dataset:", "models": "model:", "tokenizers": "tokenizer:"}
+
+
+def label(kind: str, name: str) -> str:
+    """The name of a catalogue item for a name in the field ``kind`` of `Resources`."""
+    return PREFIXES.get(kind, "") + name
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +36,25 @@ class Resources:
         return (
             *self.packages,
             *self.candidates,
-            *(f"dataset:{name}" for name in self.datasets),
-            *(f"model:{name}" for name in self.models),
-            *(f"tokenizer:{name}" for name in self.tokenizers),
+            *(label(kind, name) for kind in PREFIXES for name in getattr(self, kind)),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One example: its code strings (none where only the imports are known) and where it is from."""
+    """One example: its code strings (none where only the imports are known) and where it is from.
+
+    ``count`` is how many calls it stands for. ``unchecked`` names the resources whose owner could
+    not be asked whether they exist.
+    """
 
     id: str
     source: str
     resources: Resources
     domain: str = ""
     code: Sequence[str] = ()
+    count: int = 1
+    unchecked: Sequence[str] = ()
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
@@ -54,7 +65,19 @@ class Workload:
             resources=Resources(**resources),
             domain=str(value.get("domain", "")),
             code=tuple(value.get("code", ())),
+            count=int(value.get("count", 1)),
+            unchecked=tuple(value.get("unchecked", ())),
         )
+
+    def to_json(self) -> dict[str, Any]:
+        """As `from_json` takes it, without what is empty or one."""
+        value = asdict(self)
+        value["resources"] = {name: names for name, names in value["resources"].items() if names}
+        if not self.unchecked:
+            del value["unchecked"]
+        if self.count == 1:
+            del value["count"]
+        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +90,10 @@ class Dataset:
     def requests(self) -> Sequence[Sequence[str]]:
         """What each workload needs, as the planner takes it."""
         return [workload.resources.names() for workload in self.workloads]
+
+    def counts(self) -> Sequence[int]:
+        """How many calls each of `requests` stands for."""
+        return [workload.count for workload in self.workloads]
 
 
 _RESOURCE_KINDS = tuple(Resources.__dataclass_fields__)
@@ -85,15 +112,9 @@ def load_dataset(data: bytes) -> Dataset:
 
 def dump_dataset(dataset: Dataset) -> bytes:
     """The bytes of the file, one workload a line."""
-    items = ",\n".join(_dump(_without_empty(workload)) for workload in dataset.workloads)
+    items = ",\n".join(_dump(workload.to_json()) for workload in dataset.workloads)
     head = f'"version": {DATASET_VERSION},\n"flavor": {_dump(dataset.flavor)}'
     return f'{{\n{head},\n"items": [\n{items}\n]\n}}\n'.encode()
-
-
-def _without_empty(workload: Workload) -> dict[str, Any]:
-    value = asdict(workload)
-    value["resources"] = {name: names for name, names in value["resources"].items() if names}
-    return value
 
 
 def _dump(value: Any) -> str:

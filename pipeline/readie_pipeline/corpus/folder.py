@@ -4,41 +4,45 @@ import hashlib
 import io
 import os
 import tokenize
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePath
 
-from readie_pipeline.corpus.dataset import Workload
+from readie_pipeline.corpus.dataset import Resources, Workload
 from readie_pipeline.corpus.notebooks import NotebookError, python_cells
 from readie_pipeline.corpus.reading import read_code, without_local
+from readie_pipeline.corpus.sources import Found
 from readie_pipeline.errors import CorpusError
 
 MAX_FILE_BYTES = 64 << 20  # notebooks keep their pictures inside
 _SKIPPED_FOLDERS = frozenset({"__pycache__", "build", "dist", "node_modules", "site-packages"})
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A file that was looked at: its workload, or ``None``, and what was not right with it."""
-
-    path: str
-    workload: Workload | None
-    problems: Sequence[str] = ()
-
-
-def read_folder(folder: Path, *, keep_code: bool = True) -> Iterator[Found]:
+def read_folder(folder: Path, installed: Collection[str] = ()) -> Iterator[Found]:
     """Every ``.py`` and ``.ipynb`` below ``folder``, sorted. Raises `CorpusError`: no such folder.
 
     Environments, build results and hidden folders are left out, links are not followed. Modules
-    that lie beside a file, or above it up to ``folder``, are its own and no packages.
+    that lie beside a file, or above it up to ``folder``, are its own and no packages. So are those
+    that lie anywhere below ``folder``, unless a package of that name is ``installed``: a plan knows
+    installed packages only, so a public one that is taken for the folder's own is not missed there.
     """
     if not folder.is_dir():
         raise CorpusError(f"{folder} is no folder")
-    for path in _files(folder):
-        yield _read(folder, path, keep_code)
+    paths = list(_files(folder))
+    elsewhere = module_names(path.relative_to(folder) for path in paths).difference(installed)
+    for path in paths:
+        yield _read(folder, path, elsewhere)
 
 
-def _read(folder: Path, path: Path, keep_code: bool) -> Found:
+def module_names(files: Iterable[PurePath]) -> set[str]:
+    """What files, named from the top of their tree, can be imported as, from whichever folder of it."""
+    scripts = [file for file in files if file.suffix == ".py"]
+    return {file.stem for file in scripts} | {
+        part for file in scripts for part in file.parts[:-1] if part.isidentifier()
+    }
+
+
+def _read(folder: Path, path: Path, elsewhere: set[str]) -> Found:
     relative = path.relative_to(folder)
     name = relative.as_posix()
     try:
@@ -49,14 +53,29 @@ def _read(folder: Path, path: Path, keep_code: bool) -> Found:
     except (OSError, NotebookError, SyntaxError, UnicodeDecodeError) as error:
         return Found(name, None, [str(error)])
     reading = read_code(codes)
+    resources = without_local(reading.resources, _local_modules(folder, path.parent) | elsewhere)
     workload = Workload(
         id=hashlib.sha256(name.encode("utf-8", "surrogateescape") + b"\0" + data).hexdigest()[:12],
         source=f"folder:{name}",
-        resources=without_local(reading.resources, _local_modules(folder, path.parent)),
+        resources=_without_paths(resources, folder, path.parent),
         domain=relative.parts[0] if len(relative.parts) > 1 else "",
-        code=tuple(codes) if keep_code else (),
+        code=tuple(codes),
     )
     return Found(name, workload, reading.problems)
+
+
+def _without_paths(resources: Resources, root: Path, start: Path) -> Resources:
+    """Leave out what the code may call a model or dataset, but lies there as a folder of its own."""
+
+    def kept(names: Sequence[str]) -> tuple[str, ...]:
+        return tuple(n for n in names if not (start / n).exists() and not (root / n).exists())
+
+    return replace(
+        resources,
+        datasets=kept(resources.datasets),
+        models=kept(resources.models),
+        tokenizers=kept(resources.tokenizers),
+    )
 
 
 def _decode(data: bytes) -> str:
@@ -78,7 +97,7 @@ def _files(folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def _local_modules(root: Path, start: Path) -> frozenset[str]:
+def _local_modules(root: Path, start: Path) -> set[str]:
     """Names that ``import`` finds in ``start`` or in a folder above it, ``root`` and it included."""
     found = {root.resolve().name}
     for folder in (start, *start.parents):
@@ -90,7 +109,7 @@ def _local_modules(root: Path, start: Path) -> frozenset[str]:
                 found.add(entry.name)
         if folder == root:
             break
-    return frozenset(found)
+    return found
 
 
 def _holds_python(folder: Path) -> bool:

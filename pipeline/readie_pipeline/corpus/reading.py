@@ -1,10 +1,11 @@
 """What code strings use: imports of Python text, of broken text as far as they can be seen."""
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from readie_pipeline.corpus.dataset import Resources
+from readie_pipeline.corpus.finding import find_named
 from readie_wire.extracting import extract_imports
 
 _IMPORT_LINE = re.compile(r"\s*(?:import|from)\s+\w")
@@ -18,8 +19,8 @@ class Reading:
     problems: tuple[str, ...] = ()
 
 
-def read_code(codes: Iterable[str]) -> Reading:
-    """Imports of several code strings, one after the other; a broken one does not hide the rest."""
+def read_code(codes: Sequence[str]) -> Reading:
+    """What several code strings use that run one after the other; a broken one hides no other."""
     packages: dict[str, None] = {}
     candidates: dict[str, None] = {}
     problems = []
@@ -34,16 +35,22 @@ def read_code(codes: Iterable[str]) -> Reading:
             candidates.update(dict.fromkeys(extraction.candidates))
     for name in packages:
         candidates.pop(name, None)
-    return Reading(Resources(tuple(packages), tuple(candidates)), tuple(problems))
+    named = find_named(codes)
+    resources = Resources(
+        tuple(packages), tuple(candidates), named.datasets, named.models, named.tokenizers
+    )
+    return Reading(resources, tuple(problems))
 
 
-def without_local(resources: Resources, local: frozenset[str]) -> Resources:
+def without_local(resources: Resources, local: Collection[str]) -> Resources:
     """Leave out modules that are the workload's own files, whatever public package has their name."""
 
     def kept(names: Iterable[str]) -> tuple[str, ...]:
         return tuple(name for name in names if name.partition(".")[0] not in local)
 
-    return Resources(kept(resources.packages), kept(resources.candidates))
+    return replace(
+        resources, packages=kept(resources.packages), candidates=kept(resources.candidates)
+    )
 
 
 def _import_lines(code: str) -> list[str]:
