@@ -9,7 +9,6 @@ from pathlib import Path
 
 from readie_pipeline.measure.metadata import load_metadata
 from support.made_up_packages import Environment
-from support.processes import tied
 from support.redis_servers import RedisServer
 
 Start = Callable[..., subprocess.Popen[str]]

@@ -1,20 +1,24 @@
 """``readie-pipeline analyze``: measure every package of an environment."""
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from readie_pipeline.commands import options
 from readie_pipeline.commands.offline import offline_wrapper
-from readie_pipeline.console import Terminal
+from readie_pipeline.commands.resource_options import resource_options
+from readie_pipeline.console import Terminal, short
 from readie_pipeline.distributing.connecting import connect
 from readie_pipeline.distributing.queued import QueuedProber
 from readie_pipeline.measure.interpreter import Interpreter
 from readie_pipeline.measure.inventory import Inventory
 from readie_pipeline.measure.journal import JournalledProber
+from readie_pipeline.measure.locating import Places
 from readie_pipeline.measure.metadata import Metadata
 from readie_pipeline.measure.probing import LocalProber, Prober
+from readie_pipeline.measure.resources import Resources, find_resources
 from readie_pipeline.measure.surveying import survey
 from readie_pipeline.workspace import MissingInputError, Workspace
 
@@ -37,11 +41,9 @@ _SLOWEST = 10  # items that the summary lists
 @click.option(
     "--only-corpus", is_flag=True, help="Only what the corpus imports, not every package there is."
 )
-@click.option(
-    "--queue",
-    "queue_url",
-    help="redis://…: let `readie-pipeline worker` processes measure, not this one.",
-)
+@options.queue
+@options.lost_after
+@resource_options
 @click.pass_obj
 def analyze(
     terminal: Terminal,
@@ -54,41 +56,56 @@ def analyze(
     exclude: str,
     only_corpus: bool,
     queue_url: str | None,
+    lost_after: float,
+    places: Places,
 ) -> None:
     """Import every package in fresh processes: time, memory, disk size, dependencies.
 
-    An interrupted run goes on where it was.
+    Datasets, models and tokenizers that the corpus names are loaded in the same way where they are on
+    this machine; nothing is fetched. An interrupted run goes on where it was.
     """
     workspace = Workspace(data, flavor)
     with tempfile.TemporaryDirectory(prefix="readie-measure-") as home:
         interpreter = Interpreter(Path(home), python, offline_wrapper(terminal))
         inventory = Inventory.take(interpreter)
-        names = _asked(terminal, workspace, inventory, only_corpus=only_corpus)
+        used = _used(terminal, workspace, required=only_corpus)
+        names = frozenset(inventory.existing(used).values())
+        if not only_corpus:
+            names |= inventory.packages
+        named = {name for name in used if ":" in name}
+        resources = find_resources(named | places.given.keys(), places, inventory)
         fingerprint = inventory.fingerprint()
         inner: Prober = LocalProber(interpreter, timeout, terminal.track)
         if queue_url is not None:
-            inner = QueuedProber(connect(queue_url), fingerprint, timeout, terminal.track)
+            inner = QueuedProber(
+                connect(queue_url), fingerprint, timeout, terminal.track, lost_after
+            )
         prober = JournalledProber(inner, workspace.journal, fingerprint)
-        metadata = survey(names, prober, inventory, repeats=repeats, excluded=exclude.split())
+        metadata = survey(
+            names,
+            prober,
+            inventory,
+            repeats=repeats,
+            excluded=exclude.split(),
+            calls=resources.calls,
+        )
+    metadata = replace(metadata, failures={**metadata.failures, **resources.failures})
     workspace.write_metadata(metadata)
     prober.remove()
     _summarise(terminal, metadata, workspace.metadata)
+    _tell_absent(terminal, resources)
 
 
-def _asked(
-    terminal: Terminal, workspace: Workspace, inventory: Inventory, *, only_corpus: bool
-) -> frozenset[str]:
-    """Modules to measure: what is installed, and what the corpus imports of it."""
+def _used(terminal: Terminal, workspace: Workspace, *, required: bool) -> frozenset[str]:
+    """What the corpus imports and loads."""
     try:
         requests = workspace.read_dataset().requests()
     except MissingInputError as error:
-        if only_corpus:
+        if required:
             raise
         terminal.warn(f"{error}; submodules that nothing asks for are not measured")
-        return inventory.packages
-    used = {name for request in requests for name in request}
-    asked = frozenset(inventory.existing(used).values())
-    return asked if only_corpus else asked | inventory.packages
+        return frozenset()
+    return frozenset(name for request in requests for name in request)
 
 
 def _summarise(terminal: Terminal, metadata: Metadata, path: Path) -> None:
@@ -102,3 +119,12 @@ def _summarise(terminal: Terminal, metadata: Metadata, path: Path) -> None:
     terminal.say(f"{len(metadata.items)} items measured{failed}")
     terminal.say(f"the measurements are in {path}")
     terminal.say("next: readie-pipeline plan --explain")
+
+
+def _tell_absent(terminal: Terminal, resources: Resources) -> None:
+    if resources.absent:
+        terminal.warn(
+            f"{len(resources.absent)} of the corpus's datasets, models and tokenizers are not on this "
+            f"machine and were not measured: {short(sorted(resources.absent))}; name a place with "
+            "--resource KIND:NAME=PATH"
+        )

@@ -11,13 +11,14 @@ from readie_infra.bucket import Trust
 from readie_infra.objects import ObjectStore, S3Options, open_objects
 from readie_pipeline.commands.options import Decorator
 
+_HELP = "s3://name/prefix, or file:///folder."
+_REQUIRED: Decorator = click.option("--bucket", required=True, envvar="READIE_BUCKET", help=_HELP)
+_OPTIONAL: Decorator = click.option(
+    "--bucket",
+    envvar="READIE_BUCKET",
+    help=f"Through which images come from workers to the run: {_HELP}",
+)
 _OPTIONS: Sequence[Decorator] = (
-    click.option(
-        "--bucket",
-        required=True,
-        envvar="READIE_BUCKET",
-        help="s3://name/prefix, or file:///folder.",
-    ),
     click.option("--endpoint-url", help="Of an S3 server that is not AWS's."),
     click.option(
         "--addressing",
@@ -38,11 +39,19 @@ _OPTIONS: Sequence[Decorator] = (
 
 def bucket_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command ``store``, opened; credentials are found as boto3 finds them."""
+    return _REQUIRED(_opening(command))
 
+
+def carrying_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same where a bucket may be missing: ``store`` is None then."""
+    return _OPTIONAL(_opening(command))
+
+
+def _opening(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def opened(
         *arguments: Any,
-        bucket: str,
+        bucket: str | None,
         endpoint_url: str | None,
         addressing: Any,
         ca_bundle: Path | None,
@@ -51,7 +60,7 @@ def bucket_options(command: Callable[..., Any]) -> Callable[..., Any]:
         **options: Any,
     ) -> Any:
         given = S3Options(endpoint_url, addressing, ca_bundle, profile, region)
-        store: ObjectStore = open_objects(bucket, given)
+        store: ObjectStore | None = open_objects(bucket, given) if bucket else None
         return command(*arguments, store=store, **options)
 
     described: Callable[..., Any] = opened

@@ -16,24 +16,14 @@ from readie_pipeline.workspace import Workspace, read_input
 @click.command()
 @options.plan_dir
 @build_options
-@options.out
-@options.timeout
 @options.data
 @click.pass_obj
-def build(
-    terminal: Terminal,
-    *,
-    plan_dir: Path,
-    data: Path,
-    runtime: str,
-    out: Path,
-    runsc: Path | None,
-    strict: bool,
-    timeout: float,
-) -> None:
-    """Capture every checkpoint of a plan, write the generation."""
-    check_output(out)
+def build(terminal: Terminal, *, plan_dir: Path, data: Path, given: BuildOptions) -> None:
+    """Capture every checkpoint of a plan, write the generation.
+
+    A run that was interrupted goes on where it was.
+    """
+    check_output(given.out)
     plan = load_plan(read_input(plan_dir / PLAN_FILE, "readie-pipeline plan"))
     metadata = Workspace(data, plan.flavor).read_metadata()
-    given = BuildOptions(runtime, out, runsc, strict, timeout)
     run_build(terminal, plan, metadata, given, with_empty=plan.planner != "fixed")

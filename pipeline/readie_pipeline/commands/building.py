@@ -1,21 +1,31 @@
 """What `build` and `capture` share: the capturer, what is installed here, and the summary."""
 
 import asyncio
+import functools
 import os
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import click
+from redis import Redis
 from rich.table import Table
 
+from readie_infra.objects import ObjectStore
 from readie_pipeline.capture.building import Job, Report, build
 from readie_pipeline.capture.capturer import Capturer
 from readie_pipeline.capture.cataloguing import provided
 from readie_pipeline.capture.fork import ForkCapturer
 from readie_pipeline.capture.gvisor import GVisorCapturer
+from readie_pipeline.commands import options
+from readie_pipeline.commands.bucket_options import carrying_options
+from readie_pipeline.commands.options import Decorator
 from readie_pipeline.console import Terminal, short
+from readie_pipeline.distributing.capturing import QueuedCaptures
+from readie_pipeline.distributing.connecting import connect
+from readie_pipeline.distributing.queues import LOST_AFTER_S
 from readie_pipeline.errors import MeasureError, PipelineError
 from readie_pipeline.measure.interpreter import Interpreter
 from readie_pipeline.measure.inventory import Inventory
@@ -26,28 +36,59 @@ from readie_worker.sandbox.selftest import find_runsc
 
 @dataclass(frozen=True, slots=True)
 class BuildOptions:
-    """``timeout`` in seconds for the imports of one checkpoint; ``runsc`` ``None``: the installed one."""
+    """How to build. ``timeout`` in seconds for the imports of one checkpoint; ``runsc`` ``None``:
+    the installed one; ``store`` is the bucket through which images come from workers."""
 
     runtime: str
     out: Path
     runsc: Path | None
     strict: bool
     timeout: float
+    queue_url: str | None = None
+    lost_after: float = LOST_AFTER_S
+    store: ObjectStore | None = None
+
+    def connect(self) -> Redis | None:
+        """The queue's server, where workers are to do the work. Raises `QueueError`."""
+        return connect(self.queue_url) if self.queue_url is not None else None
 
 
-def build_options(command: Any) -> Any:
-    """Adds the options that `BuildOptions` is made of."""
-    for option in (
-        click.option("--strict", is_flag=True, help="Stop at the first checkpoint that fails."),
-        click.option(
-            "--runsc",
-            type=click.Path(path_type=Path, exists=True, dir_okay=False),
-            help="The runsc to capture with.  [default: the installed one]",
-        ),
-        click.option("--runtime", type=click.Choice(["gvisor", "fork"]), required=True),
-    ):
-        command = option(command)
-    return command
+_OPTIONS: Sequence[Decorator] = (
+    click.option("--runtime", type=click.Choice(["gvisor", "fork"]), required=True),
+    options.runsc,
+    click.option("--strict", is_flag=True, help="Stop at the first checkpoint that fails."),
+    options.out,
+    options.timeout,
+    options.queue,
+    options.lost_after,
+    carrying_options,
+)
+
+
+def build_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command ``given``, the `BuildOptions`."""
+
+    @functools.wraps(command)
+    def gathered(*arguments: Any, **chosen: Any) -> Any:
+        names = [field.name for field in fields(BuildOptions)]
+        given = BuildOptions(**{name: chosen.pop(name) for name in names})
+        if given.queue_url is not None:
+            require_carrier(given.runtime, given.store)
+        return command(*arguments, given=given, **chosen)
+
+    described: Callable[..., Any] = gathered
+    for option in reversed(_OPTIONS):
+        described = option(described)
+    return described
+
+
+def require_carrier(runtime: str, store: ObjectStore | None) -> None:
+    """Raises a usage error: images could not come from the workers."""
+    if runtime == "gvisor" and store is None:
+        raise click.UsageError(
+            "what workers capture in gVisor comes back through a bucket: give --bucket "
+            "s3://name/prefix, or --bucket file:///folder that all of them share"
+        )
 
 
 def run_build(
@@ -61,10 +102,20 @@ def run_build(
         with_empty=with_empty,
         strict=given.strict,
     )
-    report = asyncio.run(build(job, capturer_of(given), terminal.track, terminal.note))
+    capturer = capturer_of(given.runtime, given.runsc, given.timeout)
+    captures = _shared(given, capturer)
+    report = asyncio.run(build(job, capturer, terminal.track, terminal.note, captures))
     show(terminal, report, given.out)
     if report.left_out:
         raise PipelineError(f"{len(report.left_out)} planned checkpoint(s) are missing")
+
+
+def _shared(given: BuildOptions, capturer: Capturer) -> QueuedCaptures | None:
+    """By workers, where a queue is given."""
+    connection = given.connect()
+    if connection is None:
+        return None
+    return QueuedCaptures(connection, capturer, given.timeout, given.lost_after, given.store)
 
 
 def _installed_here(terminal: Terminal, metadata: Metadata) -> Metadata:
@@ -80,17 +131,17 @@ def _installed_here(terminal: Terminal, metadata: Metadata) -> Metadata:
     return provided(metadata, providers, inventory.distributions)
 
 
-def capturer_of(given: BuildOptions) -> Capturer:
+def capturer_of(runtime: str, runsc: Path | None, timeout: float) -> Capturer:
     """The capturer of the wanted runtime. Raises `PipelineError` when this machine lacks it."""
-    if given.runtime == "fork":
-        return ForkCapturer(given.timeout, os.environ)
-    found = given.runsc or find_runsc()
+    if runtime == "fork":
+        return ForkCapturer(timeout, os.environ)
+    found = runsc or find_runsc()
     if found is None:
         raise PipelineError(
             "there is no runsc on this machine; install one with infra/gvisor/install, or name it "
             "with --runsc, or use --runtime fork"
         )
-    return GVisorCapturer(found, given.timeout, os.environ)
+    return GVisorCapturer(found, timeout, os.environ)
 
 
 def show(terminal: Terminal, report: Report, out: Path) -> None:

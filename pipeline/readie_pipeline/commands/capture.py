@@ -12,10 +12,11 @@ from readie_pipeline.commands.building import BuildOptions, build_options, run_b
 from readie_pipeline.commands.offline import offline_wrapper
 from readie_pipeline.commands.plan import plan_and_show, write_plan
 from readie_pipeline.console import Terminal
+from readie_pipeline.distributing.queued import QueuedProber
 from readie_pipeline.measure.interpreter import Interpreter
 from readie_pipeline.measure.inventory import Inventory
 from readie_pipeline.measure.metadata import Metadata
-from readie_pipeline.measure.probing import LocalProber
+from readie_pipeline.measure.probing import LocalProber, Prober
 from readie_pipeline.measure.surveying import survey
 from readie_pipeline.plan.costs import Budget
 from readie_pipeline.plan.fixed import plan_fixed
@@ -41,10 +42,8 @@ from readie_pipeline.workspace import Workspace
 @click.option("--with-empty", is_flag=True, help="Add checkpoint_0 to a fixed plan too.")
 @click.option("--explain", is_flag=True, help="Show every round of the greedy planner.")
 @build_options
-@options.out
 @options.flavor
 @options.alpha
-@options.timeout
 @options.repeats
 @options.data
 @options.save_plan
@@ -65,17 +64,15 @@ def capture(
     plan_dir: Path | None,
     max_checkpoints: int,
     size_budget_mb: float,
-    runtime: str,
-    out: Path,
-    runsc: Path | None,
-    strict: bool,
-    timeout: float,
+    given: BuildOptions,
 ) -> None:
-    """Plan which packages go into each checkpoint, capture them, write the generation."""
-    given = BuildOptions(runtime, out, runsc, strict, timeout)
+    """Plan which packages go into each checkpoint, capture them, write the generation.
+
+    A run that was interrupted goes on where it was.
+    """
     check_output(given.out)
     if planner == "fixed":
-        metadata = _measure(terminal, import_sets, given.timeout, repeats)
+        metadata = _measure(terminal, import_sets, given, repeats)
         plan = plan_fixed(import_sets, metadata, flavor=flavor, alpha=alpha)
     else:
         if import_sets:
@@ -95,13 +92,22 @@ def capture(
 
 
 def _measure(
-    terminal: Terminal, import_sets: Sequence[Sequence[str]], timeout: float, repeats: int
+    terminal: Terminal, import_sets: Sequence[Sequence[str]], given: BuildOptions, repeats: int
 ) -> Metadata:
     names = {name for imports in import_sets for name in imports}
     with tempfile.TemporaryDirectory(prefix="readie-measure-") as home:
         interpreter = Interpreter(Path(home), wrapper=offline_wrapper(terminal))
-        prober = LocalProber(interpreter, timeout, terminal.track)
-        metadata = survey(names, prober, Inventory.take(interpreter), repeats=repeats)
+        inventory = Inventory.take(interpreter)
+        prober: Prober = LocalProber(interpreter, given.timeout, terminal.track)
+        if (connection := given.connect()) is not None:
+            prober = QueuedProber(
+                connection,
+                inventory.fingerprint(),
+                given.timeout,
+                terminal.track,
+                given.lost_after,
+            )
+        metadata = survey(names, prober, inventory, repeats=repeats)
     for name, reason in metadata.failures.items():
         terminal.warn(f"{name} could not be measured: {reason}")
     for name in sorted(metadata.items):

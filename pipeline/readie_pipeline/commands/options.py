@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from readie_pipeline.distributing.queues import LOST_AFTER_S
 from readie_pipeline.errors import PlanError
 from readie_pipeline.plan.fixed import parse_imports
 from readie_wire.catalogue import FLAVORS
@@ -117,4 +118,21 @@ save_plan: Decorator = click.option(
     "plan_dir",
     type=click.Path(path_type=Path, file_okay=False),
     help="Also write the plan to this folder.",
+)
+queue: Decorator = click.option(
+    "--queue",
+    "queue_url",
+    help="redis://…: let `readie-pipeline worker` processes do the work, not this one.",
+)
+lost_after: Decorator = click.option(
+    "--lost-after",
+    type=PositiveSeconds(),
+    default=LOST_AFTER_S,
+    show_default=True,
+    help="Seconds without a word from a worker after which its job is given to another one.",
+)
+runsc: Decorator = click.option(
+    "--runsc",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="The runsc to capture with.  [default: the installed one]",
 )

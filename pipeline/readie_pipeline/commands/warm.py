@@ -14,7 +14,7 @@ import click
 
 from readie_pipeline.capture.building import Job, Report, build
 from readie_pipeline.commands import options
-from readie_pipeline.commands.building import BuildOptions, capturer_of
+from readie_pipeline.commands.building import capturer_of
 from readie_pipeline.console import Terminal, short
 from readie_pipeline.errors import OutputError
 from readie_pipeline.measure.interpreter import Interpreter, network_off
@@ -72,9 +72,9 @@ def warm(
     progress = LineProgress(terminal.say)
     with _alone_in(folder):
         metadata, plan = _plan(terminal, folder, import_sets, flavor, progress)
-        given = BuildOptions(runtime, folder / DRAFT, None, strict=False, timeout=IMPORT_S)
-        job = Job(plan, metadata, given.out, with_empty=True)
-        report = asyncio.run(build(job, capturer_of(given), progress.track, terminal.say))
+        job = Job(plan, metadata, folder / DRAFT, with_empty=True)
+        capturer = capturer_of(runtime, None, IMPORT_S)
+        report = asyncio.run(build(job, capturer, progress.track, terminal.say))
         _name(terminal, folder, report)
 
 

@@ -1,64 +1,127 @@
-"""What an RQ worker runs. Arguments and results are JSON: nothing from the queue is unpickled."""
+"""What workers run: one job is one call of a function here, in a fork of the worker."""
 
-import os
-import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+import asyncio
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from redis import Redis
-from rq import Queue, Worker
-from rq.serializers import JSONSerializer
+from rq import get_current_job
 
-from readie_pipeline.errors import QueueError
+from readie_infra.objects import ObjectStore
+from readie_pipeline.capture.capturer import Capturer
+from readie_pipeline.capture.conditions import Conditions
+from readie_pipeline.capture.scratch import image_folder
+from readie_pipeline.distributing.carrying import meets, send
+from readie_pipeline.distributing.queues import KEPT_S
+from readie_pipeline.errors import CaptureError, QueueError
 from readie_pipeline.measure.interpreter import Interpreter
-from readie_pipeline.measure.inventory import Inventory
 from readie_pipeline.measure.parentage import die_with_parent
 from readie_pipeline.measure.probing import ProbeRequest, probe
 
-QUEUE_NAME = "readie-pipeline"
-HEARTBEAT_S = 5  # how often a worker says that its job is alive
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """What this worker captures with. ``capturer`` makes one for a time-out in seconds.
+
+    ``store`` is where images go; a runtime that stores none needs none.
+    """
+
+    runtime: str
+    capturer: Callable[[float], Capturer]
+    store: ObjectStore | None
 
 
 @dataclass(frozen=True, slots=True)
 class Station:
-    """What this worker measures with. Taken once, before any job: every job is a fork of it."""
+    """What this worker has. Set once, before any job: every job is a fork of it."""
 
     interpreter: Interpreter
     fingerprint: str
     worker: int  # pid
+    workshop: Workshop | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureOrder:
+    """One capture, as it travels. ``timeout`` in seconds; ``meeting`` is empty when no image comes."""
+
+    checkpoint_id: str
+    imports: list[str]
+    conditions: dict[str, Any]
+    timeout: float
+    meeting: str
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
 
 
 _station: list[Station] = []
 
 
-def work(connection: Redis, python: Path, wrapper: Sequence[str], *, burst: bool) -> None:
-    """Take jobs until told to stop; with ``burst`` until the queue is empty."""
-    with tempfile.TemporaryDirectory(prefix="readie-worker-") as home:
-        interpreter = Interpreter(Path(home), python, wrapper)
-        _station[:] = [Station(interpreter, Inventory.take(interpreter).fingerprint(), os.getpid())]
-        worker = Worker(
-            [queue_on(connection)],
-            connection=connection,
-            serializer=JSONSerializer,
-            job_monitoring_interval=HEARTBEAT_S,
-        )
-        worker.work(burst=burst, logging_level="WARNING")
+def take_station(station: Station) -> None:
+    _station[:] = [station]
 
 
-def queue_on(connection: Redis) -> Queue:
-    return Queue(QUEUE_NAME, connection=connection, serializer=JSONSerializer)
-
-
-def run_probe(
-    module: str, before: Sequence[str], repeat: int, fingerprint: str, timeout: float
-) -> Mapping[str, Any]:
+def run_probe(request: Mapping[str, Any], fingerprint: str, timeout: float) -> Mapping[str, Any]:
     """One probe. Raises `QueueError` when this worker has other packages than the coordinator."""
-    station = _station[0]
-    die_with_parent(station.worker)
+    station = _begin()
     if station.fingerprint != fingerprint:
         raise QueueError(
             f"{station.interpreter.python} has other packages than where the run was started"
         )
-    return probe(station.interpreter, ProbeRequest(module, before, repeat), timeout)
+    return probe(station.interpreter, ProbeRequest(**request), timeout)
+
+
+def run_capture(order: Mapping[str, Any]) -> Mapping[str, Any]:
+    """One checkpoint: its record, with the images in the bucket, or why there is none.
+
+    Raises `QueueError` when what this worker captures could not be used by the run.
+    """
+    workshop = _begin().workshop
+    if workshop is None:
+        raise QueueError("this worker captures nothing; start it with --runtime")
+    return asyncio.run(_capture(CaptureOrder(**order), workshop))
+
+
+async def _capture(order: CaptureOrder, workshop: Workshop) -> Mapping[str, Any]:
+    capturer = workshop.capturer(order.timeout)
+    try:
+        try:
+            await capturer.open()
+        except CaptureError as error:
+            raise QueueError(f"the worker on {socket.gethostname()}: {error}") from error
+        _check(order, workshop, capturer)
+        with image_folder() as folder:
+            place = folder / order.checkpoint_id
+            place.mkdir()
+            meta = await capturer.capture(order.checkpoint_id, order.imports, place)
+            if workshop.store is not None:
+                send(workshop.store, place, meta.image_files)
+            return {"meta": meta.to_json()}
+    except CaptureError as error:
+        return {"error": str(error)}
+    finally:
+        await capturer.close()
+
+
+def _check(order: CaptureOrder, workshop: Workshop, capturer: Capturer) -> None:
+    """Before any work. Raises `QueueError`, with the name of this machine."""
+    obstacle = capturer.conditions().obstacle(Conditions.from_json(order.conditions))
+    if obstacle is None and order.meeting:
+        if workshop.store is None:
+            obstacle = "it was started without --bucket"
+        elif not meets(workshop.store, order.meeting):
+            obstacle = f"{workshop.store.url} is not the bucket that the run was started with"
+    if obstacle is not None:
+        raise QueueError(f"the worker on {socket.gethostname()} cannot take part: {obstacle}")
+
+
+def _begin() -> Station:
+    """A job's first step: it ends with its worker, and its key does not outlive the run for long."""
+    station = _station[0]
+    die_with_parent(station.worker)
+    job = get_current_job()
+    if job is not None:  # RQ takes the expiry away when it starts a job
+        job.connection.expire(job.key, int(job.timeout or 0) + KEPT_S)
+    return station
