@@ -27,7 +27,8 @@ class Catalogues:
 
     ``generations`` is a generation or holds one folder for each flavor; ``folder`` holds
     ``*.json``. A file is filed under the flavor written inside it. A file that cannot be read, or
-    is of another version, is skipped with one warning until it changes.
+    is of another version, is skipped with one warning until it changes. One that was replaced still
+    prices calls for as long as live workers hold its generation: they change over one by one.
     """
 
     def __init__(
@@ -42,12 +43,14 @@ class Catalogues:
         self._published = published
         self._stamps: Mapping[Path, _Stamp] = {}
         self._loaded: dict[Path, LoadedCatalogue] = {}
+        self._replaced: dict[Path, LoadedCatalogue] = {}  # the one before, of each path
         self._skipped: dict[Path, str] = {}
 
     @property
     def loaded(self) -> Sequence[LoadedCatalogue]:
         """The usable ones; those of the generations folder first, those of the bucket last."""
         of_files = [self._loaded[path] for path in self._stamps if path in self._loaded]
+        of_files += self._replaced.values()
         return (*of_files, *(self._published.loaded if self._published else ()))
 
     @property
@@ -57,6 +60,9 @@ class Catalogues:
 
     def held(self, hashes: Collection[str]) -> None:
         """Live workers hold generations with these catalogues."""
+        self._replaced = {
+            path: one for path, one in self._replaced.items() if one.sha256 in hashes
+        }
         if self._published is not None:
             self._published.want(set(hashes) - {one.sha256 for one in self._loaded.values()})
 
@@ -101,6 +107,9 @@ class Catalogues:
             log.warning("catalogue %s is skipped: %s", path, error)
             return
         self._skipped.pop(path, None)
+        before = self._loaded.get(path)
+        if before is not None and before.sha256 != loaded.sha256:
+            self._replaced[path] = before
         self._loaded[path] = loaded
         catalogue = loaded.priced.catalogue
         log.info(

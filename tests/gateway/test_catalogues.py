@@ -62,6 +62,21 @@ async def test_a_generation_seen_half_written_is_read_when_its_manifest_has_come
     assert len(loaded.priced.catalogue.checkpoints) == 2
 
 
+async def test_a_catalogue_that_was_replaced_is_kept_while_workers_hold_it(tmp_path: Path) -> None:
+    write_generation(tmp_path, {"checkpoint_0": []})
+    catalogues = Catalogues(generations=tmp_path)
+    await catalogues.refresh()
+    (old,) = catalogues.loaded
+    write_generation(tmp_path, {"checkpoint_0": [], "checkpoint_1": ["click"]})
+    await catalogues.refresh()
+    new, kept = catalogues.loaded
+    assert kept is old
+    catalogues.held({old.sha256})
+    assert catalogues.loaded == (new, old)
+    catalogues.held({new.sha256})
+    assert catalogues.loaded == (new,)
+
+
 async def test_only_a_file_that_changed_is_read_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
