@@ -1,5 +1,5 @@
 # The same verbs on a laptop and in CI: install fmt lint type test demo bench.
-# Building checkpoints: analyze capture generation rootfs-requirements clean-artifacts, FLAVOR=cpu|gpu.
+# Building checkpoints: analyze capture generation report rootfs-requirements clean-artifacts, FLAVOR=cpu|gpu.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -24,7 +24,7 @@ capture rootfs-requirements: export READIE_ALPHA := $(READIE_ALPHA)
 
 .DEFAULT_GOAL := help
 .PHONY: help install fmt lint type test chaos demo bench docs-reference clean \
-	analyze capture generation rootfs-requirements clean-artifacts
+	analyze capture generation report docs-picture rootfs-requirements clean-artifacts
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,12 @@ capture: install ## Plan and capture checkpoints (RUNTIME=gvisor|fork); writes p
 
 generation: capture ## The same, and what to do next
 	@echo "next: readie up --generations $(OUT), or readie-pipeline publish"
+
+report: install ## Write pipeline/out/FLAVOR.html, a page about the generation that was captured
+	$(BIN)/readie-pipeline report --generation $(OUT) --data pipeline/data --out $(OUT).html
+
+docs-picture: report ## Take the picture of that page which the docs show, in chromium
+	$(BIN)/python docs/picture.py $(OUT).html docs/how-to/report.png
 
 rootfs-requirements: install ## Write the distributions that a plan needs to PLAN_DIR
 	$(BIN)/readie-pipeline plan --plan-dir $(PLAN_DIR)

@@ -1,11 +1,13 @@
 """What a report says, and that its page stands on its own."""
 
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 
-from readie_pipeline.report.coverage import cover
+from readie_pipeline.report.coverage import COLD, cover, percentile
 from readie_pipeline.report.page import make_page
+from readie_pipeline.report.subject import Subject
 from readie_wire.catalogue import Catalogue, CatalogueCheckpoint, Item
 from readie_wire.manifest import CheckpointMeta, Manifest, StartupSeconds
 
@@ -23,17 +25,34 @@ CATALOGUE = Catalogue(
     ),
 )
 REQUESTS = [["pandas"], ["pandas", "rare"], ["rare"], ["left_pad"], []]
+COUNTS = [2, 1, 1, 3, 1]
+STARTUP = StartupSeconds(0.4, 0.2)
 
 
 def test_coverage_prices_the_corpus_as_a_gateway_would() -> None:
-    coverage = cover(CATALOGUE, REQUESTS)
-    assert coverage.workloads == 5
-    assert coverage.served == {"checkpoint_1": 2, "checkpoint_0": 1}
-    assert coverage.cold_s == pytest.approx(1.0 + 1.5 + 0.5)
-    assert coverage.chosen_s == pytest.approx(0.04 + 0.54 + 0.5)
-    assert coverage.still_cold_s == {"rare": pytest.approx(1.0)}
-    assert coverage.unknown == {"left_pad": 1}
-    assert coverage.saved_share == pytest.approx(1 - 1.08 / 3.0)
+    covered = cover(CATALOGUE, STARTUP, REQUESTS, COUNTS)
+    assert covered.workloads == 8
+    assert (covered.ready, covered.partly, covered.cold) == (2, 2, 0)
+    assert (covered.unmeasured, covered.idle) == (3, 1)
+    assert {name: one.workloads for name, one in covered.service.items()} == {
+        "checkpoint_0": 1,
+        "checkpoint_1": 3,
+        COLD: 0,
+    }
+    assert covered.service["checkpoint_1"].saved_s == pytest.approx(2 * 0.96 + 0.96)
+    assert covered.cold_s == pytest.approx(2 * 1.0 + 1.5 + 0.5)
+    assert covered.chosen_s == pytest.approx(2 * 0.04 + 0.54 + 0.5)
+    assert covered.still_cold["rare"].seconds == pytest.approx(1.0)
+    assert covered.still_cold["rare"].workloads == 2
+    assert covered.unknown == {"left_pad": 3}
+    assert covered.saved_share == pytest.approx(1 - 1.12 / 4.0)
+
+
+def test_predicted_starts_include_what_a_start_costs_anyway() -> None:
+    covered = cover(CATALOGUE, STARTUP, REQUESTS, COUNTS)
+    assert percentile(covered.starts, 0.5) == pytest.approx((0.4 + 1.0, 0.2 + 0.04))
+    assert percentile(covered.starts, 1.0) == pytest.approx((0.4 + 1.5, 0.2 + 0.54))
+    assert percentile([], 0.5) == (0.0, 0.0)
 
 
 class Outline(HTMLParser):
@@ -43,12 +62,10 @@ class Outline(HTMLParser):
         super().__init__()
         self.headings: list[str] = []
         self.elsewhere: list[str] = []
-        self.scripts = 0
         self._in_heading = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._in_heading = tag in ("h1", "h2")
-        self.scripts += tag == "script"
         self.elsewhere += [
             value or ""
             for name, value in attrs
@@ -61,22 +78,28 @@ class Outline(HTMLParser):
             self._in_heading = False
 
 
-def page(**changes: object) -> str:
+def page(*, runtime: str = "gvisor", planned_alpha: float = 0.002, **changes: Any) -> str:
+    """A report; ``changes`` are of the manifest, ``requests`` ``None`` for no corpus."""
+    requests = changes.pop("requests", REQUESTS)
     manifest = Manifest(
         flavor="cpu",
-        runtime="gvisor",
+        runtime=runtime,
         created="20260102T030405",
         python="3.11.7",
         catalogue_sha256="",
         checkpoints=(),
-        startup_s=StartupSeconds(0.4, 0.2),
-        **changes,  # type: ignore[arg-type]
+        startup_s=STARTUP,
+        planned_alpha=planned_alpha,
+        **changes,
     ).sealed()
     metas = {
-        "checkpoint_0": CheckpointMeta("checkpoint_0", "gvisor", restore_s=0.2),
-        "checkpoint_1": CheckpointMeta("checkpoint_1", "gvisor", restore_s=0.25),
+        "checkpoint_0": CheckpointMeta("checkpoint_0", runtime, restore_s=0.2),
+        "checkpoint_1": CheckpointMeta("checkpoint_1", runtime, restore_s=0.25),
     }
-    return make_page(manifest, CATALOGUE, metas, cover(CATALOGUE, REQUESTS))
+    covered = None
+    if requests is not None:
+        covered = cover(CATALOGUE, STARTUP, requests, [1] * len(requests))
+    return make_page(Subject(manifest, CATALOGUE, metas, covered))
 
 
 def test_the_page_needs_nothing_from_elsewhere() -> None:
@@ -85,20 +108,41 @@ def test_the_page_needs_nothing_from_elsewhere() -> None:
     assert outline.headings[0].startswith("Generation 20260102T030405-")
     assert outline.headings[1:] == [
         "Restores",
-        "What the corpus gains",
-        "What is still imported at each call",
-        "What nobody has measured",
+        "Coverage of the corpus",
+        "Seconds saved",
+        "Still imported at each call",
+        "Not measured",
+        "This generation",
     ]
     assert outline.elsewhere == []
-    assert outline.scripts == 0
 
 
-def test_the_page_holds_predicted_and_measured_restores_side_by_side() -> None:
-    assert "<td class=n>0.240</td><td class=n>0.250</td>" in page()
+def test_the_page_holds_planned_and_measured_restores_side_by_side() -> None:
+    text = page()
+    assert '>0.280</td><td data-value="0.25" class="n">0.250</td>' in text
+    assert "Size costs 1.00 ms per MB" in text
+    assert "2.00 ms per MB was planned" in text
+
+
+def test_where_size_does_not_matter_no_line_is_told_of() -> None:
+    text = page(runtime="fork", planned_alpha=0.001)
+    assert "does not depend on size" in text
+    assert "fitted" not in text
+
+
+def test_a_generation_that_does_not_tell_what_was_planned_still_has_its_line() -> None:
+    text = page(planned_alpha=0.0)
+    assert "Size costs 1.00 ms per MB" in text
+    assert "what was planned is not recorded" in text
+
+
+@pytest.mark.parametrize("requests", [None, [], [["left_pad"]], [["pandas"]]])
+def test_a_page_can_be_made_of_any_corpus(requests: list[list[str]] | None) -> None:
+    assert "checkpoint_1" in page(requests=requests)
 
 
 def test_what_stands_in_a_manifest_cannot_become_markup() -> None:
-    assert "<script>" not in page(python_path="<script>", rootfs="<script>")
+    assert "<script>alert" not in page(python_path="<script>alert", rootfs="<script>alert")
 
 
 def test_the_same_generation_gives_the_same_page() -> None:

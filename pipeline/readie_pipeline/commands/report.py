@@ -43,14 +43,15 @@ def report(terminal: Terminal, *, generation: Path, out: Path, data: Path) -> No
     except (ManifestError, CatalogueError) as error:
         raise OutputError(f"{generation} is no generation: {error}") from error
     try:
-        requests = Workspace(data, manifest.flavor).read_dataset().requests()
+        dataset = Workspace(data, manifest.flavor).read_dataset()
     except MissingInputError as error:
         terminal.warn(f"{error}; the page says nothing about a corpus")
         coverage = None
     else:
-        coverage = cover(catalogue, requests)
+        coverage = cover(catalogue, manifest.startup_s, dataset.requests(), dataset.counts())
     # matplotlib takes half a second to import, which no other command should pay.
     from readie_pipeline.report.page import make_page
+    from readie_pipeline.report.subject import Subject
 
-    write_whole(out, make_page(manifest, catalogue, metas, coverage).encode())
+    write_whole(out, make_page(Subject(manifest, catalogue, metas, coverage)).encode())
     terminal.say(f"the report is in {out}")

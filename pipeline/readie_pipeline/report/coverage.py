@@ -1,61 +1,140 @@
 """What a generation does for a corpus, by the cost rule that gateways use."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from readie_wire.catalogue import Catalogue
-from readie_wire.pricing import PricedCatalogue
+from readie_wire.manifest import StartupSeconds
+from readie_wire.pricing import PricedCatalogue, Quote
+
+COLD = ""  # stands for the id of a checkpoint where there is none: the cold start
+
+
+@dataclass(slots=True)
+class Service:
+    """What one start does: how many workloads are given it, and seconds of imports it saves them."""
+
+    workloads: int = 0
+    saved_s: float = 0.0
+
+
+@dataclass(slots=True)
+class StillCold:
+    """An item that is imported at each call even so: seconds and workloads, over the corpus."""
+
+    seconds: float = 0.0
+    workloads: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
-    """Times in seconds over all workloads.
+class Start:
+    """How soon one workload's own code is predicted to run, in seconds, and how many ``count`` alike."""
 
-    ``served`` and ``saved_s`` are by checkpoint id, ``""`` being the cold start. ``still_cold_s``
-    are items that are imported at each call even so; ``unknown`` names that nobody has measured,
-    with the number of workloads that ask for them.
-    """
-
-    workloads: int
     cold_s: float
     chosen_s: float
-    served: Mapping[str, int]
-    saved_s: Mapping[str, float]
-    still_cold_s: Mapping[str, float]
-    unknown: Mapping[str, int]
+    count: int
+
+
+@dataclass(slots=True)
+class Coverage:
+    """Over all workloads; seconds are of imports and of size, without the fixed cost of a start.
+
+    ``ready`` workloads find all that they need in a checkpoint, ``partly`` import the rest, ``cold``
+    start without one; ``unmeasured`` import only what nobody has measured, ``idle`` nothing at all.
+    ``service`` is by checkpoint, `COLD` the cold start; ``unknown`` are names that nobody has
+    measured, with the workloads that ask for them. ``starts`` include the fixed cost.
+    """
+
+    ready: int = 0
+    partly: int = 0
+    cold: int = 0
+    unmeasured: int = 0
+    idle: int = 0
+    cold_s: float = 0.0
+    chosen_s: float = 0.0
+    service: Mapping[str, Service] = field(default_factory=dict)
+    still_cold: defaultdict[str, StillCold] = field(default_factory=lambda: defaultdict(StillCold))
+    unknown: Counter[str] = field(default_factory=Counter)
+    starts: list[Start] = field(default_factory=list)
+
+    @property
+    def measured(self) -> int:
+        return self.ready + self.partly + self.cold
+
+    @property
+    def workloads(self) -> int:
+        return self.measured + self.unmeasured + self.idle
 
     @property
     def saved_share(self) -> float:
         return (self.cold_s - self.chosen_s) / self.cold_s if self.cold_s else 0.0
 
 
-def cover(catalogue: Catalogue, requests: Sequence[Sequence[str]]) -> Coverage:
-    """Price every workload as a call with nothing against any checkpoint."""
+def cover(
+    catalogue: Catalogue,
+    startup: StartupSeconds,
+    requests: Sequence[Sequence[str]],
+    counts: Sequence[int],
+) -> Coverage:
+    """Price every workload as a call with nothing against any checkpoint; ``counts`` weigh them."""
     priced = PricedCatalogue(catalogue)
-    cold_s = chosen_s = 0.0
-    served: Counter[str] = Counter()
-    unknown: Counter[str] = Counter()
-    saved_s: defaultdict[str, float] = defaultdict(float)
-    still_cold_s: defaultdict[str, float] = defaultdict(float)
-    for names in requests:
-        unknown.update(set(catalogue.resolve(names).unknown))
+    service = {one.id: Service() for one in catalogue.checkpoints} | {COLD: Service()}
+    covered = Coverage(service=service)
+    for names, count in zip(requests, counts, strict=True):
+        for name in set(catalogue.resolve(names).unknown):
+            covered.unknown[name] += count
         cold = priced.quote(names)[0]
-        if not cold.missing:
-            continue
-        chosen = priced.choose(names)
-        served[chosen.checkpoint or ""] += 1
-        saved_s[chosen.checkpoint or ""] += cold.total_s - chosen.total_s
-        cold_s += cold.total_s
-        chosen_s += chosen.total_s
-        for name in chosen.missing:
-            still_cold_s[name] += catalogue.items[name].load_time
-    return Coverage(
-        workloads=len(requests),
-        cold_s=cold_s,
-        chosen_s=chosen_s,
-        served=served,
-        saved_s=saved_s,
-        still_cold_s=still_cold_s,
-        unknown=unknown,
+        if cold.missing:
+            _add(covered, catalogue, startup, cold, priced.choose(names), count)
+        elif names:
+            covered.unmeasured += count
+        else:
+            covered.idle += count
+    return covered
+
+
+def percentile(starts: Sequence[Start], share: float) -> tuple[float, float]:
+    """The times, cold and chosen, that ``share`` of the workloads stay within; 0 without any."""
+    return (
+        _within(((one.cold_s, one.count) for one in starts), share),
+        _within(((one.chosen_s, one.count) for one in starts), share),
     )
+
+
+def _add(
+    covered: Coverage,
+    catalogue: Catalogue,
+    startup: StartupSeconds,
+    cold: Quote,
+    chosen: Quote,
+    count: int,
+) -> None:
+    missing = chosen.missing
+    if chosen.checkpoint is None:
+        covered.cold += count
+        fixed_s = startup.cold
+    else:
+        covered.ready += 0 if missing else count
+        covered.partly += count if missing else 0
+        fixed_s = startup.restore
+    served = covered.service[chosen.checkpoint or COLD]
+    served.workloads += count
+    served.saved_s += (cold.total_s - chosen.total_s) * count
+    covered.cold_s += cold.total_s * count
+    covered.chosen_s += chosen.total_s * count
+    covered.starts.append(Start(startup.cold + cold.total_s, fixed_s + chosen.total_s, count))
+    for name in missing:
+        item = covered.still_cold[name]
+        item.seconds += catalogue.items[name].load_time * count
+        item.workloads += count
+
+
+def _within(times: Iterator[tuple[float, int]], share: float) -> float:
+    ordered = sorted(times)
+    left = share * sum(count for _, count in ordered)
+    for seconds, count in ordered:
+        left -= count
+        if left <= 0:
+            return seconds
+    return 0.0

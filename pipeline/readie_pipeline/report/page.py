@@ -1,114 +1,142 @@
 """Puts a generation and what it does for a corpus on one self-contained HTML page."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import base64
+import hashlib
+from datetime import UTC, datetime
 from html import escape
+from importlib.resources import files
 
-from readie_pipeline.report.coverage import Coverage
-from readie_pipeline.report.figures import Restore, bars, restores_by_size
-from readie_wire.catalogue import Catalogue
-from readie_wire.manifest import CheckpointMeta, Manifest
+from readie_pipeline.report.coverage import percentile
+from readie_pipeline.report.markup import (
+    Cell,
+    Column,
+    Html,
+    join,
+    key_figures,
+    paragraph,
+    section,
+    table,
+    text,
+)
+from readie_pipeline.report.restoring import remarks_section, restores_section
+from readie_pipeline.report.serving import (
+    coverage_section,
+    savings_section,
+    still_cold_section,
+    unmeasured_section,
+)
+from readie_pipeline.report.subject import Subject
 
-_LISTED = 15  # items and names in each list
-
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
-       color: #1c2128; background: #fff; }
-table { border-collapse: collapse; width: 100%; }
-th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #d0d7de; }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
-svg { max-width: 100%; height: auto; }
-.big { font-size: 1.4rem; }
-"""
+_MB = 2**20  # bytes
+_CONTENTS = {
+    "restores": "Restores",
+    "coverage": "Coverage",
+    "savings": "Seconds saved",
+    "cold": "Still imported",
+    "unmeasured": "Not measured",
+    "about": "This generation",
+}
 
 
-def make_page(
-    manifest: Manifest,
-    catalogue: Catalogue,
-    metas: Mapping[str, CheckpointMeta],
-    coverage: Coverage | None,
-) -> str:
-    """``metas`` are by checkpoint id; without a corpus ``coverage`` is ``None``."""
-    sections = [_head(manifest, catalogue), _restores(manifest, catalogue, metas)]
-    if coverage is not None:
-        sections += [_coverage(coverage), _still_cold(coverage)]
-    title = escape(f"Generation {manifest.generation}")
+def make_page(about: Subject) -> str:
+    """One file that asks nothing of the network: its policy would refuse to."""
+    style = files(__package__).joinpath("page.css").read_text()
+    script = files(__package__).joinpath("sorting.js").read_text()
+    allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{allowed}'"
+    title = escape(f"Generation {about.manifest.generation}")
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        f"<style>{_STYLE}</style></head><body><h1>{title}</h1>{''.join(sections)}</body></html>\n"
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{title} - Readie</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
+        f"<header><h1>{title}</h1>{_introduction(about)}</header>\n"
+        f"<main>\n{_sections(about)}\n</main>\n<script>{script}</script>\n</body>\n</html>\n"
     )
 
 
-def _head(manifest: Manifest, catalogue: Catalogue) -> str:
-    startup = manifest.startup_s
+def _introduction(about: Subject) -> Html:
+    manifest = about.manifest
+    made = datetime.strptime(manifest.created, "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
+    words = (
+        f"{manifest.flavor}, {manifest.runtime}, Python {manifest.python}, "
+        f"captured {made:%Y-%m-%d %H:%M} UTC"
+    )
+    links = "".join(
+        f'<li><a href="#{anchor}">{name}</a></li>'
+        for anchor, name in _CONTENTS.items()
+        if about.coverage is not None or anchor in ("restores", "about")
+    )
+    contents = Html(f'<nav aria-label="Contents"><ul>{links}</ul></nav>')
+    return join(paragraph(words, soft=True), contents)
+
+
+def _sections(about: Subject) -> Html:
+    covered = about.coverage
+    parts = [_at_a_glance(about), restores_section(about)]
+    if covered is None:
+        parts.append(paragraph("There was no corpus to hold this generation against.", soft=True))
+    else:
+        parts += [
+            coverage_section(covered),
+            savings_section(about, covered),
+            still_cold_section(about, covered),
+            unmeasured_section(covered),
+        ]
+    return join(*parts, remarks_section(about), _about(about))
+
+
+def _at_a_glance(about: Subject) -> Html:
+    checkpoints = about.catalogue.checkpoints
+    on_disk = sum(meta.bytes_on_disk for meta in about.metas.values()) / _MB
+    entries = []
+    if (covered := about.coverage) is not None and covered.starts:
+        cold, chosen = percentile(covered.starts, 0.5)
+        entries += [
+            (
+                "Imports saved",
+                f"{covered.saved_share:.0%}",
+                f"of {covered.cold_s:,.1f} s over the corpus, sizes priced in",
+            ),
+            ("Median start", f"{chosen:.2f} s", f"instead of {cold:.2f} s cold"),
+            (
+                "Behind their imports",
+                f"{covered.ready / covered.workloads:.0%}",
+                f"{covered.ready:,} of {covered.workloads:,} workloads, entirely",
+            ),
+        ]
+    memory = sum(one.size_mb for one in checkpoints)
+    remark = f"{memory:,.0f} MB of memory, {on_disk:,.0f} MB on disk"
+    return key_figures([*entries, ("Checkpoints", f"{len(checkpoints)}", remark)])
+
+
+def _about(about: Subject) -> Html:
+    manifest, catalogue = about.manifest, about.catalogue
     facts = {
-        "flavor": manifest.flavor,
-        "runtime": manifest.runtime,
-        "Python": manifest.python,
-        "alpha": f"{catalogue.alpha:.6f} s/MB",
-        "cold start of nothing": f"{startup.cold:.3f} s",
-        "restore of nothing": f"{startup.restore:.3f} s",
-        "measured items": str(len(catalogue.items)),
+        "Generation": manifest.generation,
+        "Catalogue, SHA-256": manifest.catalogue_sha256,
+        "Interpreter": f"{manifest.python_path} (Python {manifest.python})",
+        "Runtime": " ".join((manifest.runtime, str(manifest.gvisor.get("version", "")))),
+        "Root filesystem": " ".join((manifest.rootfs, manifest.rootfs_digest)),
+        "Cold start of nothing": f"{manifest.startup_s.cold:.3f} s",
+        "Restore of nothing": f"{manifest.startup_s.restore:.3f} s",
+        "Price of size (alpha)": f"{catalogue.alpha:.6f} s/MB, {about.planned.alpha:.6f} planned",
+        "Measured items": f"{len(catalogue.items):,}",
     }
-    return _table(["", ""], [[name, value] for name, value in facts.items()])
-
-
-def _restores(manifest: Manifest, catalogue: Catalogue, metas: Mapping[str, CheckpointMeta]) -> str:
-    floor_s = manifest.startup_s.restore
-    restores, rows = [], []
-    for one in catalogue.checkpoints:
-        meta = metas[one.id]
-        planned = floor_s + catalogue.alpha * one.size_mb
-        measured = ""
-        if meta.restore_s is not None:
-            restores.append(Restore(one.id, one.size_mb, meta.restore_s))
-            measured = f"{meta.restore_s:.3f}"
-        disk = f"{meta.bytes_on_disk / 2**20:.1f}"
-        imports = ", ".join(one.canonical) or "nothing"
-        rows.append([one.id, imports, f"{one.size_mb:.1f}", disk, f"{planned:.3f}", measured])
-    columns = ["checkpoint", "imports", "MB", "MB on disk", "predicted restore, s", "measured, s"]
-    plot = restores_by_size(restores, catalogue.alpha, floor_s) if restores else ""
-    return f"<h2>Restores</h2>{plot}{_table(columns, rows, numbers=4)}"
-
-
-def _coverage(coverage: Coverage) -> str:
-    served = {name or "cold start": count for name, count in sorted(coverage.served.items())}
-    saved = {name or "cold start": coverage.saved_s[name] for name in sorted(coverage.served)}
-    known = sum(coverage.served.values())
-    rows = [[name, str(count), f"{saved[name]:.1f}"] for name, count in served.items()]
-    return (
-        f'<h2>What the corpus gains</h2><p class="big">{coverage.saved_share:.0%} of '
-        f"{coverage.cold_s:.1f} s of imports saved</p><p>{known} of {coverage.workloads} workloads "
-        f"need a measured package.</p>{bars(saved, 'seconds saved', 'seconds saved')}"
-        + _table(["start", "workloads", "seconds saved"], rows, numbers=2)
+    rows = [
+        [Cell(text(name)), Cell(Html(f"<code>{escape(value)}</code>"))]
+        for name, value in facts.items()
+    ]
+    installed = ", ".join(
+        f"{name} {version}".strip() for name, version in sorted(catalogue.distributions.items())
     )
-
-
-def _still_cold(coverage: Coverage) -> str:
-    cold = _most(coverage.still_cold_s)
-    unknown = _most(coverage.unknown)
-    return (
-        "<h2>What is still imported at each call</h2>"
-        + _table(["item", "seconds"], [[n, f"{s:.2f}"] for n, s in cold.items()], numbers=1)
-        + "<h2>What nobody has measured</h2>"
-        + _table(["name", "workloads"], [[n, f"{c:.0f}"] for n, c in unknown.items()], numbers=1)
+    return section(
+        "about",
+        "This generation",
+        table("Facts", (Column("What"), Column("Value")), rows),
+        paragraph("1 MB is 2^20 bytes. Times are medians of the machine that captured.", soft=True),
+        Html(
+            f"<details><summary>{len(catalogue.distributions)} installed distributions</summary>"
+            f"<p>{escape(installed)}</p></details>"
+        ),
     )
-
-
-def _most(values: Mapping[str, float]) -> dict[str, float]:
-    ranked = sorted(values, key=lambda name: (-values[name], name))
-    return {name: values[name] for name in ranked[:_LISTED]}
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0) -> str:
-    """The last ``numbers`` columns are set as numbers."""
-    first = len(columns) - numbers
-
-    def row(cells: Sequence[str], tag: str) -> str:
-        marked = (
-            f"<{tag}{' class=n' if place >= first else ''}>{escape(cell)}</{tag}>"
-            for place, cell in enumerate(cells)
-        )
-        return f"<tr>{''.join(marked)}</tr>"
-
-    head = row(columns, "th") if any(columns) else ""
-    return f"<table>{head}{''.join(row(cells, 'td') for cells in rows)}</table>"
