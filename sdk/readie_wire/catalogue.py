@@ -124,10 +124,13 @@ class ItemGraph:
         self._closures: dict[int, int] = {}
 
     def nearest(self, name: str) -> str | None:
-        """``name`` when it is an item, else its nearest dotted parent that is one."""
+        """``name`` when it is an item, else its nearest dotted parent that is one.
+
+        Resources (``model:org/name-3.1``) are themselves or nothing.
+        """
         while name not in self._numbers:
             name, dot, _ = name.rpartition(".")
-            if not dot:
+            if not dot or ":" in name:
                 return None
         return name
 

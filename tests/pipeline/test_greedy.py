@@ -8,7 +8,7 @@ from readie_pipeline.plan.costs import Budget, Costs
 from readie_pipeline.plan.demand import Demand, demand_of
 from readie_pipeline.plan.greedy import Explanation, plan_greedy
 from readie_pipeline.plan.plan import Plan, dump_plan, load_plan
-from readie_wire.catalogue import Catalogue, CatalogueCheckpoint, Item
+from readie_wire.catalogue import Catalogue, CatalogueCheckpoint, Item, ResourceType
 from readie_wire.pricing import PricedCatalogue
 from support.demands import demands, example, total_s
 
@@ -66,6 +66,16 @@ def test_rare_packages_are_ignored_and_what_they_need_is_kept() -> None:
     assert demand.sets == [("numpy",)]
     assert demand.counts == [999]
     assert demand.total == 1000
+
+
+def test_a_model_is_never_preloaded_but_what_loading_it_imports_is() -> None:
+    model = Item(9.0, 500, ResourceType.MODEL, dependencies=("joblib", "sklearn"))
+    items = {"joblib": Item(1.0, 10), "sklearn": Item(1.0, 10), "model:org/churn-1": model}
+    demand = demand_of([["sklearn", "model:org/churn-1"], ["model:org/churn-1.5"]], items)
+    assert demand.sets == [("joblib", "sklearn")]
+    assert demand.counts == [1]
+    made, _ = plan(demand)
+    assert [entry.imports for entry in made.entries] == [("joblib", "sklearn")]
 
 
 def test_what_nobody_names_is_imported_by_what_pulls_it_in() -> None:

@@ -228,3 +228,10 @@ def test_distribution_names_compare_as_indexes_compare_them() -> None:
 def test_a_catalogue_may_come_in_chunks(catalogue: Catalogue, size: int) -> None:
     data = dump_catalogue(catalogue)
     assert load_catalogue(data[at : at + size] for at in range(0, len(data), size)) == catalogue
+
+
+def test_a_model_stands_for_no_other_version_of_it() -> None:
+    items = {"model:org/name-3": Item(1.0, 1.0, ResourceType.MODEL)}
+    found = Catalogue("cpu", 1, items, ()).resolve(["model:org/name-3.1", "model:org/name-3"])
+    assert found.unknown == ("model:org/name-3.1",)
+    assert found.items == ("model:org/name-3",)

@@ -26,6 +26,9 @@ _THREAD_LIMITS = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
 )
 
+# Where a process keeps its network, libraries of hubs would ask theirs all the same, and wait for it.
+_OFFLINE = dict.fromkeys(("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE"), "1")
+
 # Ways to take the network from a process, the best first. Cloud libraries look for credentials on
 # it while they are imported, and would be charged for the time that takes.
 _NETWORK_OFF = (("unshare", "--net", "--"), ("unshare", "--map-root-user", "--net", "--"))
@@ -93,6 +96,7 @@ class Interpreter:
             "MPLBACKEND": "Agg",
             "MPLCONFIGDIR": str(self.home / "matplotlib"),
             **_THREAD_LIMITS,
+            **_OFFLINE,
         }
 
 

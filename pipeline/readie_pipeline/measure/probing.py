@@ -1,8 +1,8 @@
-"""One unit of measuring: import one module behind others, once, in a fresh process."""
+"""One unit of measuring: import one module, or load one thing, behind others, in a fresh process."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from readie_pipeline.errors import MeasureError
@@ -16,12 +16,26 @@ Answer = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
+class Call:
+    """``module.function(path, **options)``; without a path where that is empty."""
+
+    module: str
+    function: str
+    path: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """``before`` are imported first and not charged; ``repeat`` tells equal requests apart."""
+    """``before`` are imported first and not charged; ``repeat`` tells equal requests apart.
+
+    With a ``call`` that is what is measured, and ``module`` is only its name.
+    """
 
     module: str
     before: Sequence[str] = ()
     repeat: int = 0
+    call: Call | None = None
 
     def key(self) -> str:
         return json.dumps(asdict(self), separators=(",", ":"))
@@ -55,9 +69,8 @@ class LocalProber:
 
 
 def probe(interpreter: Interpreter, request: ProbeRequest, timeout: float) -> Answer:
-    question = {"module": request.module, "before": list(request.before)}
     try:
-        answer: Answer = interpreter.run(PROBE, question, timeout)
+        answer: Answer = interpreter.run(PROBE, asdict(request), timeout)
     except MeasureError as error:
         return {"error": str(error)}
     return answer

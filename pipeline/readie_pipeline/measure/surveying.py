@@ -2,6 +2,8 @@
 
 Two passes. The first imports each module alone and sees what appears, which gives the items and who
 needs whom; the second imports a module behind its dependencies and charges it only for its own part.
+Datasets, models and tokenizers go the same way: the modules that appear while one is loaded are what
+it needs.
 """
 
 import statistics
@@ -10,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from readie_pipeline.measure.inventory import Inventory
+from readie_pipeline.measure.locating import parted
 from readie_pipeline.measure.metadata import Measurement, Metadata
-from readie_pipeline.measure.probing import Answer, Prober, ProbeRequest
+from readie_pipeline.measure.probing import Answer, Call, Prober, ProbeRequest
 from readie_wire.catalogue import ResourceType
 
 _MB = 1024 * 1024
@@ -36,16 +39,19 @@ def survey(
     *,
     repeats: int = 3,
     excluded: Sequence[str] = (),
+    calls: Mapping[str, Call] | None = None,
 ) -> Metadata:
     """Measure ``names`` and what they load, without ``excluded`` packages and their parts.
 
-    The median of ``repeats`` processes counts. A module that fails, crashes or hangs is in the
-    result's ``failures``; it never stops the rest.
+    ``calls`` maps items such as ``model:gpt2`` to what loads them. The median of ``repeats``
+    processes counts. What fails, crashes or hangs is in the result's ``failures``; it never stops
+    the rest.
     """
-    loaded = _load_alone(names, prober, excluded)
+    calls = calls or {}
+    loaded = _load_alone(names, calls, prober, excluded)
     modules = {name: answer["modules"] for name, answer in loaded.answers.items()}
     dependencies = dependencies_of(modules)
-    answers = _load_behind(dependencies, prober, repeats)
+    answers = _load_behind(dependencies, calls, prober, repeats)
     providers = inventory.providers(sorted(answers))
     items: dict[str, Measurement] = {}
     for name, measured in sorted(answers.items()):
@@ -61,7 +67,7 @@ def survey(
             dependencies=tuple(sorted(dependencies[name])),
             distribution=providers[name],
             version=inventory.distributions.get(providers[name], ""),
-            resource_type=ResourceType.PACKAGE,
+            resource_type=parted(name)[0] if name in calls else ResourceType.PACKAGE,
         )
     return Metadata(inventory.python, items, inventory.distributions, loaded.failures)
 
@@ -112,10 +118,13 @@ def is_part_of(name: str, packages: Sequence[str]) -> bool:
     return any(name == package or name.startswith(f"{package}.") for package in packages)
 
 
-def _load_alone(names: Iterable[str], prober: Prober, excluded: Sequence[str]) -> _Loaded:
+def _load_alone(
+    names: Iterable[str], calls: Mapping[str, Call], prober: Prober, excluded: Sequence[str]
+) -> _Loaded:
     loaded = _Loaded()
     asked = {name for name in names if not is_part_of(name, excluded)}
-    waiting, tried = asked, set[str]()
+    needed = _load_resources(calls, prober, loaded)
+    waiting, tried = asked | {name for name in needed if not is_part_of(name, excluded)}, set[str]()
     while waiting:
         requests = [ProbeRequest(name) for name in sorted(waiting)]
         found: set[str] = set()
@@ -130,11 +139,29 @@ def _load_alone(names: Iterable[str], prober: Prober, excluded: Sequence[str]) -
     return loaded
 
 
+def _load_resources(calls: Mapping[str, Call], prober: Prober, loaded: _Loaded) -> set[str]:
+    """Load each alone; the packages that were needed, with the modules that did it."""
+    needed: set[str] = set()
+    requests = [ProbeRequest(name, call=call) for name, call in sorted(calls.items())]
+    for request, answer in prober(requests, "loading"):
+        if "error" in answer:
+            loaded.failures[request.module] = str(answer["error"])
+            continue
+        loaded.answers[request.module] = answer
+        needed.update(units_in(answer["modules"]))
+        # Its import is no part of loading: `sklearn.datasets` is an item beside `sklearn`.
+        needed.update({calls[request.module].module} & answer["modules"].keys())
+    return needed
+
+
 def _load_behind(
-    dependencies: Mapping[str, Sequence[str]], prober: Prober, repeats: int
+    dependencies: Mapping[str, Sequence[str]],
+    calls: Mapping[str, Call],
+    prober: Prober,
+    repeats: int,
 ) -> Mapping[str, Sequence[Answer]]:
     requests = [
-        ProbeRequest(name, tuple(dependencies[name]), repeat)
+        ProbeRequest(name, tuple(dependencies[name]), repeat, calls.get(name))
         for name in sorted(dependencies)
         for repeat in range(repeats)
     ]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from readie_wire.catalogue import Item, ItemGraph
+from readie_wire.catalogue import Item, ItemGraph, ResourceType
 
 # Packages that fewer requests need would only add candidates that never pay.
 RARE_SHARE = 0.002
@@ -55,7 +55,8 @@ def demand_of(
 ) -> Demand:
     """Reduce requests (each a list of import names) to the items they need.
 
-    Names that are no items, the standard library's among them, are left out.
+    Names that are no items, the standard library's among them, are left out. A dataset, model or
+    tokenizer counts as the packages that loading it needs: a checkpoint holds imports, and only those.
     """
     graph = ItemGraph(items)
     needs: Counter[int] = Counter()
@@ -71,7 +72,11 @@ def demand_of(
     for bits, count in needs.items():
         for name in members[bits]:
             uses[name] += count
-    kept = {name for name, count in uses.items() if count >= rare_share * total}
+    kept = {
+        name
+        for name, count in uses.items()
+        if count >= rare_share * total and items[name].resource_type is ResourceType.PACKAGE
+    }
     sets: Counter[tuple[str, ...]] = Counter()
     for bits, count in needs.items():
         common = kept.intersection(members[bits])

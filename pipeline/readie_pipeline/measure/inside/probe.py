@@ -1,7 +1,8 @@
-"""Imports one module in this fresh interpreter and reports what that took.
+"""Imports one module in this fresh interpreter, or loads one thing, and reports what that took.
 
-stdin: ``{"module": "pandas", "before": ["numpy"]}``; the answer goes to the file named by the only
-argument. ``before`` are imported first and are not charged to the module.
+stdin: ``{"module": "pandas", "before": ["numpy"], "call": null}``; the answer goes to the file named
+by the only argument. ``before`` are imported first and are not charged. With a ``call``, which is
+``{"module": "joblib", "function": "load", "path": "/…", "options": {}}``, that is what is measured.
 """
 
 import gc
@@ -10,6 +11,7 @@ import json
 import os
 import sys
 import time
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,13 +19,13 @@ from typing import Any
 
 def main() -> None:
     request = json.load(sys.stdin)
-    answer = measure(request["module"], request["before"])
+    answer = measure(request["module"], request["before"], request["call"])
     Path(sys.argv[1]).write_text(json.dumps(answer), encoding="utf-8")
     # Whatever the module registered for the interpreter's end is not part of the measurement.
     os._exit(0)
 
 
-def measure(module: str, before: list[str]) -> dict[str, Any]:
+def measure(module: str, before: "list[str]", call: "dict[str, Any] | None") -> dict[str, Any]:
     present = set(sys.modules)
     for name in before:
         try:
@@ -34,21 +36,32 @@ def measure(module: str, before: list[str]) -> dict[str, Any]:
     anonymous = anonymous_bytes()
     started = time.perf_counter()
     try:
-        importlib.import_module(module)
+        loaded = importlib.import_module(module) if call is None else perform(call)
     except BaseException as error:  # noqa: BLE001
         return {"error": describe(error)}
     elapsed = time.perf_counter() - started
     gc.collect()
+    size_bytes = max(0, anonymous_bytes() - anonymous)  # while what was loaded is there
     return {
         "import_s": elapsed,
-        "size_bytes": max(0, anonymous_bytes() - anonymous),
-        "disk_bytes": disk_bytes(sys.modules[module]),
+        "size_bytes": size_bytes,
+        "disk_bytes": disk_bytes(loaded) if call is None else file_bytes(call["path"]),
         "modules": {
-            name: kind_of(name, loaded)
-            for name, loaded in sorted(sys.modules.items())
+            name: kind_of(name, one)
+            for name, one in sorted(sys.modules.items())
             if name not in present and not is_standard(name)
         },
     }
+
+
+def perform(call: "dict[str, Any]") -> Any:
+    function = attrgetter(call["function"])(importlib.import_module(call["module"]))
+    if not call["path"]:
+        return function(**call["options"])
+    if call["module"] == "pickle":  # the only one that takes no path
+        with Path(call["path"]).open("rb") as file:
+            return function(file)
+    return function(call["path"], **call["options"])
 
 
 def anonymous_bytes() -> int:
@@ -89,6 +102,13 @@ def disk_bytes(module: ModuleType) -> int:
     return sum(
         file.stat().st_size for folder in folders for file in folder.rglob("*") if file.is_file()
     )
+
+
+def file_bytes(path: str) -> int:
+    if not path:
+        return 0
+    files = [Path(path), *Path(path).rglob("*")]
+    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def describe(error: BaseException) -> str:
