@@ -7,113 +7,14 @@ import socket
 import stat
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 import readie
 from readie._cli.valkey import SOCKET_PATH_LIMIT, find_server, socket_path
+from support.embedded import DEADLINE_S, alive, family, started, until
 from support.generations import write_generation
-from support.processes import tied
-
-DEADLINE_S = 90.0
-
-
-@dataclass
-class Up:
-    """One ``readie up`` and what it has printed."""
-
-    process: subprocess.Popen[str]
-    data: Path
-    log: Path
-
-    @property
-    def printed(self) -> str:
-        return self.log.read_text()
-
-    @property
-    def url(self) -> str:
-        return self.printed.partition("running at ")[2].split()[0]
-
-    @property
-    def token(self) -> str:
-        return (self.data / "token").read_text().strip()
-
-    def client(self) -> readie.Client:
-        return readie.Client(self.url, self.token)
-
-    def stop(self, number: int = signal.SIGINT) -> int:
-        self.process.send_signal(number)
-        return self.process.wait(DEADLINE_S)
-
-
-def until(what: str, holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < deadline, f"not in time: {what}"
-        time.sleep(0.05)
-
-
-@contextmanager
-def started(
-    data: Path, *options: str, until_running: bool = True, **environment: str
-) -> Iterator[Up]:
-    log = data.parent / f"up-{time.monotonic_ns()}.log"
-    command = tied(sys.executable, "-m", "readie", "up", "--port", "0", "--runtime", "fork")
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            [*command, "--data-dir", str(data), *options],
-            env={**os.environ, "READIE_DATA_DIR": str(data.parent / "default"), **environment},
-            stdout=output,
-            stderr=output,
-            text=True,
-        )
-    up = Up(process, data, log)
-    try:
-        if until_running:
-            until(
-                "it runs",
-                lambda: "Ctrl-C stops it" in log.read_text() or process.poll() is not None,
-            )
-            assert process.poll() is None, up.printed
-        yield up
-    finally:
-        if process.poll() is None:
-            up.stop()
-
-
-def family(pid: int) -> set[int]:
-    """The process and all below it."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                continue
-            children.setdefault(parent, []).append(int(entry.name))
-    found, waiting = set(), [pid]
-    while waiting:
-        current = waiting.pop()
-        found.add(current)
-        waiting += children.get(current, [])
-    return found
-
-
-def alive(pids: set[int]) -> set[int]:
-    living = set()
-    for pid in pids:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            continue
-        if state != "Z":
-            living.add(pid)
-    return living
 
 
 def is_private(path: Path) -> bool:

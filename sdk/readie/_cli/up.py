@@ -19,9 +19,10 @@ from readie._cli import installed, valkey
 from readie._cli.children import Child
 from readie._cli.data_folder import DataFolder
 from readie._cli.warm_folder import ImportSets, WarmFolder, manifests
-from readie._cli.warming import Warming, is_refusal, refusals
+from readie._cli.warming import Fleet, Warming, is_refusal, refusals
 from readie._client import Client
 from readie._errors import ReadieError
+from readie._steps import drive
 
 START_S = 60.0  # for each part; a busy machine needs a few
 LOAD_S = 30.0  # to hold a generation; after that it is told as it is
@@ -64,15 +65,16 @@ def bring_up(wish: Wish) -> None:
     signal.signal(signal.SIGINT, _stop)
     signal.signal(signal.SIGTERM, _stop)
     supervisor = _Supervisor(folder, wish, server, port)
+    told = False
     try:
         supervisor.start()
         folder.announce(supervisor.url)
         supervisor.tell()
         supervisor.watch()
     except _Stopped:
-        pass
+        told = True
     finally:
-        supervisor.stop()
+        supervisor.stop(told=told)
         folder.withdraw()
         folder.release()
 
@@ -93,7 +95,7 @@ class _Supervisor:
         )
         self._warming = Warming(
             self._warm_folder,
-            lambda: self._workers() or (),
+            Fleet(lambda: self._workers() or (), self._prices),
             lambda command: self._child("warming", command, {}),
             given=wish.generations,
             imports=wish.imports,
@@ -185,11 +187,12 @@ class _Supervisor:
                     click.echo(f"starting again: {child.last_words().splitlines()[0]}", err=True)
                     child.start()
 
-    def stop(self) -> None:
+    def stop(self, *, told: bool) -> None:
         """Workers finish and store what runs, then the gateway tells its clients, then the queue
         writes its file. Another signal meanwhile kills what is left."""
         try:
-            click.echo("stopping: workers, gateway, queue (once more to stop at once)")
+            if told:
+                click.echo("stopping: workers, gateway, queue (once more to stop at once)")
             workers = [child for child in self._children if child.name.startswith("worker")]
             for child in workers:
                 child.ask_to_stop()
@@ -246,6 +249,15 @@ class _Supervisor:
                 return [one for one in client.workers() if one.get("boot") not in self._gone]
         except (OSError, ReadieError):
             return None
+
+    def _prices(self, generation: str) -> bool:
+        """Whether the gateway prices calls for it: its catalogue may come a moment after the images."""
+        try:
+            with Client(self.url, self._token) as client:
+                held = drive(client._service().get("/generations"))["generations"]
+        except ReadieError:
+            return False
+        return any(one["generation"] == generation and one["priced"] for one in held)
 
     def _await_generations(self) -> None:
         """Until every worker holds all of it or says why not. Calls run meanwhile; they start cold."""

@@ -8,6 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,24 +30,32 @@ _REFUSED = " is not used: "  # in a worker's note, between a checkpoint and the 
 Workers = Sequence[Mapping[str, Any]]
 
 
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What the gateway can be asked: its workers, and whether it prices calls for a generation."""
+
+    workers: Callable[[], Workers]
+    prices: Callable[[str], bool]
+
+
 class Warming:
     """One for each ``readie up``; `begin` once, then `look` now and then, `stop` at the end.
 
-    ``workers`` asks the gateway. ``given`` is the user's own folder of generations, which is served
+    ``child`` starts a command. ``given`` is the user's own folder of generations, which is served
     as long as any of it can be restored; ``imports`` are the import sets that were asked for.
     """
 
     def __init__(
         self,
         folder: WarmFolder,
-        workers: Callable[[], Workers],
+        fleet: Fleet,
         child: Callable[[list[str]], Child],
         *,
         given: Path | None,
         imports: ImportSets,
     ) -> None:
         self._folder = folder
-        self._workers = workers
+        self._fleet = fleet
         self._make_child = child
         self._given = given
         self._imports = imports
@@ -68,7 +77,7 @@ class Warming:
             self._child.wait(STOP_S)
 
     def _run(self) -> Iterator[None]:
-        workers = self._workers()
+        workers = self._fleet.workers()
         if not workers or (self._given is not None and (_held(workers) or _errors(workers))):
             return  # all is well, or nothing that a generation would mend
         flavor, runtime = str(workers[0]["flavor"]), str(workers[0]["runtime"])
@@ -78,7 +87,7 @@ class Warming:
         present = self._folder.newest(place)
         if not reason and present is not None and not self._folder.serves(present):
             yield from self._serve(present)
-            reason = "" if _held(self._workers()) else _refusals(self._workers())
+            reason = "" if _held(self._fleet.workers()) else _refusals(self._fleet.workers())
         if reason and self._is_possible(runtime):
             _say(f"makes checkpoints in the background, because {reason}")
             options = ["--folder", str(place), "--flavor", flavor, "--runtime", runtime]
@@ -157,15 +166,19 @@ class Warming:
         wanted = next(manifests(generation))
         deadline = time.monotonic() + SERVED_S
         held = 0
-        while held < len(wanted.checkpoints) and time.monotonic() < deadline:
+        served = False
+        while not served and time.monotonic() < deadline:
             yield from _pause()
-            counts = [_count(worker, wanted.generation) for worker in self._workers()]
+            counts = [_count(worker, wanted.generation) for worker in self._fleet.workers()]
             held = min(counts, default=0)
+            served = held == len(wanted.checkpoints) and self._fleet.prices(wanted.generation)
         modules = sorted(
             {name.partition(".")[0] for one in wanted.checkpoints for name in one.imports}
         )
         if held == 0:
-            _say(f"generation {wanted.generation} is not served: {_refusals(self._workers())}")
+            _say(
+                f"generation {wanted.generation} is not served: {_refusals(self._fleet.workers())}"
+            )
             return
         _say(
             f"serves {held} checkpoints of {wanted.generation}: calls that import "
