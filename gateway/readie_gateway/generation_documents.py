@@ -67,6 +67,7 @@ def summary(
         "flavor": flavor,
         "rootfs": published.listed.rootfs if published else None,
         "size": published.listed.size if published else None,
+        "captured": len(published.manifest.checkpoints) if published else None,
         "role": role,
         "published": pointer.published if pointer and role == "current" else None,
         "workers": [worker.boot for worker, _ in serving(facts.generation, fleet)],

@@ -227,6 +227,7 @@ class GenerationSummary(BaseModel):
     flavor: str
     rootfs: str | None
     size: int | None = Field(description="Bytes on a worker's disk.")
+    captured: int | None = Field(description="Checkpoints in it, restored by a worker or not.")
     role: str | None
     published: str | None
     workers: list[str]

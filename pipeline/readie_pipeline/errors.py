@@ -8,6 +8,7 @@ PipelineError
 ├── CaptureError     a checkpoint could not be captured: why
 ├── PublishError     a generation cannot be put into a bucket, or a bucket does not allow it: why
 │   └── LostRaceError    another publisher was first; nothing has changed
+├── NotifyError      a fleet could not be told of what was published; it looks by itself
 └── OutputError      the result cannot be written where it was asked for
 """
 
@@ -54,6 +55,10 @@ class PublishError(PipelineError):
 
 class LostRaceError(PublishError):
     """Another publisher changed the pointer meanwhile; the message names the winner."""
+
+
+class NotifyError(PipelineError):
+    """A fleet could not be told to look at its bucket; the message says why."""
 
 
 class OutputError(PipelineError):

@@ -1,6 +1,7 @@
 """The commands around a bucket, as an operator types them, on a real S3 server."""
 
 import re
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -74,3 +75,21 @@ def test_what_cannot_be_is_said(run: Run, tmp_path: Path) -> None:
     assert "refused: " in run("list", "--public-key", stranger).stdout
     with pytest.raises(PublishError, match="1 generations are damaged"):
         run("verify", "--public-key", stranger)
+
+
+def test_a_fleet_that_cannot_be_told_is_a_warning_and_the_generation_is_current(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("READIE_AUTH_TOKEN", "token")
+    folder = tmp_path / "made"
+    made = write_captured(folder, {EMPTY: []})
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # and does not listen
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        done = run(
+            *("publish", "--generation", folder, "--unsigned", "--allow-host-rootfs"),
+            *("--notify", url),
+        )
+    assert f"generation {made.generation} is current" in done.stdout
+    assert "workers will look by themselves" in done.stderr
+    assert "token" not in done.stderr

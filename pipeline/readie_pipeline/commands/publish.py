@@ -7,6 +7,7 @@ import click
 from readie_infra.bucket import SigningKey
 from readie_infra.objects import ObjectStore
 from readie_pipeline.commands.bucket_options import bucket_options
+from readie_pipeline.commands.notifying import notify_options
 from readie_pipeline.console import Terminal
 from readie_pipeline.publish.publishing import publish as publish_stock
 from readie_pipeline.publish.stocktaking import take_stock
@@ -36,6 +37,7 @@ MEGABYTE = 1_000_000
     help="Publish what was captured on a machine's own root filesystem.",
 )
 @click.pass_obj
+@notify_options
 def publish(
     terminal: Terminal,
     *,

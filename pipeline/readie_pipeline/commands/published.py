@@ -10,6 +10,7 @@ from readie_infra.bucket.surveying import Held, generations, pointers
 from readie_infra.objects import ObjectStore
 from readie_pipeline.commands import options
 from readie_pipeline.commands.bucket_options import bucket_options, trust_options
+from readie_pipeline.commands.notifying import notify_options
 from readie_pipeline.console import Terminal
 from readie_pipeline.errors import PublishError
 from readie_pipeline.publish.checking import faults
@@ -67,6 +68,7 @@ def verify(terminal: Terminal, *, store: ObjectStore, trust: Trust, generation: 
 @click.option("--rootfs", help="Digest of the root filesystem.  [default: the only one there is]")
 @click.option("--to", "generation", help="The generation to go to.  [default: the previous one]")
 @click.pass_obj
+@notify_options
 def rollback(
     terminal: Terminal,
     *,

@@ -101,11 +101,12 @@ def run(target: str, args: tuple[str, ...], options: tuple[str, ...]) -> None:
     "--arg", "args", multiple=True, metavar="NAME=VALUE", help="An argument; JSON or text."
 )
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Such as memory=2G.")
-def explain(target: str, args: tuple[str, ...], options: tuple[str, ...]) -> None:
+@click.option("--run", is_flag=True, help="Run it too, and hold the prediction against it.")
+def explain(target: str, args: tuple[str, ...], options: tuple[str, ...], *, run: bool) -> None:
     """Show what a call would need and what each checkpoint would cost, without running it."""
-    from readie._cli.running import explain_target
+    from readie._cli.explaining import explain_target
 
-    explain_target(target, args, options)
+    explain_target(target, args, options, run=run)
 
 
 @main.command()
@@ -154,3 +155,41 @@ def dead_drop(call_ids: tuple[str, ...]) -> None:
     from readie._cli.dead import drop_dead
 
     drop_dead(call_ids)
+
+
+@main.group()
+def generations() -> None:
+    """What is published to the fleet: list it, look at one, compare two."""
+
+
+_as_json = click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+
+
+@generations.command("list")
+@_as_json
+def generations_list(*, as_json: bool) -> None:
+    """List those that are published or served, the newest first."""
+    from readie._cli.generations import list_generations
+
+    list_generations(as_json=as_json)
+
+
+@generations.command("show")
+@click.argument("generation")
+@_as_json
+def generations_show(generation: str, *, as_json: bool) -> None:
+    """Show the checkpoints of one, what each worker has of them, and why it refuses some."""
+    from readie._cli.generations import show_generation
+
+    show_generation(generation, as_json=as_json)
+
+
+@generations.command("diff")
+@click.argument("old")
+@click.argument("new")
+@_as_json
+def generations_diff(old: str, new: str, *, as_json: bool) -> None:
+    """Compare two: packages, checkpoints, and the bytes that are new."""
+    from readie._cli.generations import diff_generations
+
+    diff_generations(old, new, as_json=as_json)
