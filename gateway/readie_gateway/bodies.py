@@ -22,7 +22,7 @@ from readie_gateway.json_text import parse
 from readie_gateway.options import invalid_field
 from readie_gateway.payloads import Payload
 from readie_wire.envelope import CallHeader, CallKind, InvalidEnvelopeError
-from readie_wire.extracting import extract_imports
+from readie_wire.extracting import Extraction, extract_imports
 from readie_wire.framing import (
     MAX_HEADER_BYTES,
     Decoder,
@@ -171,7 +171,12 @@ def _validated(value: Mapping[str, Any]) -> CallBody:
 def imports_of_source(source: str) -> tuple[str, ...]:
     if len(source) <= REMEMBERED_CHARACTERS:
         return _remembered_imports(source)
-    return extract_imports(source).needs if len(source) <= EXTRACTED_CHARACTERS else ()
+    return extraction_of_source(source).needs
+
+
+def extraction_of_source(source: str) -> Extraction:
+    """What a source imports; nothing for one that is too long to be looked into."""
+    return extract_imports(source) if len(source) <= EXTRACTED_CHARACTERS else Extraction()
 
 
 @lru_cache(maxsize=REMEMBERED_SOURCES)

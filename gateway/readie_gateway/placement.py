@@ -15,6 +15,7 @@ from readie_gateway.options import CallOptions
 from readie_gateway.sizes import describe_size
 from readie_wire.eligibility import CallFacts, eligible
 from readie_wire.envelope import CallHeader, CallKind
+from readie_wire.pricing import Quote
 from readie_wire.records import Choice, WorkerRecord
 from readie_wire.versions import python_minor
 
@@ -51,7 +52,12 @@ def place(
     if options.checkpoint_id is not None:
         return _pinned(options, header, fleet, flavor, catalogues)
     if options.disable_optimized_execution:
-        return Placement(flavor, Choice(reason="optimized execution is disabled for this call"))
+        reason = "optimized execution is disabled for this call"
+        if not generations:
+            return Placement(flavor, Choice(reason=reason))
+        needs = generations[0].items_of(tuple(header.imports))
+        cold = generations[0].priced.quote_of(needs, None)
+        return _placed(generations[0], needs, cold, flavor, reason)
     if not generations:
         return Placement(
             flavor, Choice(reason="no live worker holds a generation with a catalogue")
@@ -157,7 +163,6 @@ def _cheapest(
         return reason
 
     quote = generation.priced.choose(needs, refusal)
-    cold = generation.priced.quote_of(needs, None)
     if quote.checkpoint is None:
         reason = "no checkpoint is cheaper than a cold start"
     else:
@@ -165,12 +170,28 @@ def _cheapest(
     if refusals:
         shown, why = next(reversed(refusals.items()))
         reason += f"; {shown} may not: {why}"
+    return _placed(generation, needs, quote, flavor, reason)
+
+
+def _placed(
+    generation: PricedGeneration,
+    needs: Sequence[str],
+    quote: Quote,
+    flavor: str,
+    reason: str,
+    *,
+    pinned: bool = False,
+) -> Placement:
+    cold = generation.priced.quote_of(needs, None)
     choice = Choice(
         generation=generation.generation,
         checkpoint=quote.checkpoint,
+        pinned=pinned,
         predicted_s=quote.total_s,
         cold_s=cold.total_s,
         reason=reason,
+        predicted_start_s=generation.predict(quote).start_s,
+        cold_start_s=generation.predict(cold).start_s,
     )
     return Placement(flavor, choice, needs)
 
@@ -226,15 +247,8 @@ def _priced_pin(
             field="options.checkpoint_id",
         )
     needs = generation.items_of(tuple(header.imports))
-    choice = Choice(
-        generation=generation.generation,
-        checkpoint=checkpoint_id,
-        pinned=True,
-        predicted_s=generation.priced.quote_of(needs, checkpoint_id).total_s,
-        cold_s=generation.priced.quote_of(needs, None).total_s,
-        reason="pinned by the caller",
-    )
-    return Placement(flavor, choice, needs)
+    quote = generation.priced.quote_of(needs, checkpoint_id)
+    return _placed(generation, needs, quote, flavor, "pinned by the caller", pinned=True)
 
 
 def _version_key(version: str) -> list[int]:

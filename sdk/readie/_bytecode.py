@@ -20,6 +20,8 @@ class ImportedName:
     module: str
     level: int = 0
     attributes: tuple[str, ...] = ()
+    line: int = 0
+    called: bool = False  # by `importlib.import_module` or `__import__`
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,7 @@ class Reference:
 
     name: str
     path: tuple[str, ...]
+    line: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ class _Reader:
                 elif _is_import_function(value):
                     yield from self._call(position)
                 if instruction.opname in {"LOAD_GLOBAL", "LOAD_NAME"}:
-                    yield Reference(name, path)
+                    yield Reference(name, path, _line(instruction))
                 continue
             position += 1
 
@@ -88,7 +91,8 @@ class _Reader:
         tool = _TOOLS.get(module.partition(".")[0])
         if tool is not None and not level:
             self._bind(position, attributes, tool)
-        return ImportedName(module, int(level), attributes)
+        line = _line(self.instructions[position])
+        return ImportedName(module, int(level), attributes, line)
 
     def _bind(self, position: int, attributes: tuple[str, ...], tool: object) -> None:
         following = self.instructions[position + 1 :]
@@ -127,7 +131,7 @@ class _Reader:
         is_argument = second.opname.startswith("LOAD_") or second.opname in _CALLS
         if isinstance(constant, str) and is_argument:
             level = len(constant) - len(constant.lstrip("."))
-            yield ImportedName(constant[level:], level)
+            yield ImportedName(constant[level:], level, (), _line(first), called=True)
         elif first.opname not in _STORES and first.opname != "RETURN_VALUE":
             yield Unknown()
 
@@ -160,6 +164,10 @@ def _instructions(code: CodeType) -> list[dis.Instruction]:
             continue
         plain.append(instruction._replace(opname=opname))
     return plain
+
+
+def _line(instruction: dis.Instruction) -> int:
+    return (instruction.positions and instruction.positions.lineno) or 0
 
 
 def _is_import_tool(value: object) -> bool:

@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from readie import _settings
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from readie._call import Call
     from readie._exchange import Transport
     from readie._imports import Findings
+    from readie._pickling import Payload
     from readie._service import Ended, Progress, Service, Submission
     from readie_wire.outcome import Receipt
 
@@ -138,8 +139,12 @@ class Client:
         """What the service would do with a call, and what it expects each checkpoint to cost."""
         from readie._steps import drive
 
-        header, _ = self._packed(job)
-        return drive(self._service().explain(header))
+        header, payload = self._packed(job)
+        answer = drive(self._service().explain(header))
+        answer["seen"] = [asdict(sighting) for sighting in payload.seen]
+        answer["modules"] = list(header.modules)
+        answer["dynamic"] = sorted(job.findings.dynamic)
+        return answer
 
     def close(self) -> None:
         """Close the connections. Calls that were spawned go on."""
@@ -186,9 +191,9 @@ class Client:
 
         header, payload = self._packed(job)
         relay = self._relay() if job.options.get("stream_logs", True) else None
-        return Submission.of(header, payload), Progress(relay)
+        return Submission.of(header, payload.data), Progress(relay)
 
-    def _packed(self, job: Job) -> tuple[CallHeader, bytes]:
+    def _packed(self, job: Job) -> "tuple[CallHeader, Payload]":
         from readie._distributions import installed_versions
         from readie._pickling import pack
 
@@ -205,7 +210,7 @@ class Client:
             options=job.options,
             client=f"readie/{_version()}",
         )
-        return header, payload.data
+        return header, payload
 
     def _relay(self) -> Callable[[LogLine], None] | None:
         return _to_stderr if self._show_logs else None

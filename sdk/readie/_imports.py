@@ -9,24 +9,26 @@ import functools
 import importlib.util
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from readie._bytecode import ImportedName, Reference, Unknown, read_code
 from readie._locality import Origin, locate
+from readie_wire.extracting import How, Sighting
 
 MAX_CODES = 5_000  # code objects followed for one function
 
 
 @dataclass(slots=True)
 class Findings:
-    """``imports``: modules of installed or missing packages. ``local``: the caller's own modules.
+    """``imports``: modules of installed or missing packages, with where each was seen first.
 
-    ``dynamic``: names of functions that import something whose name is computed.
+    ``local``: the caller's own modules. ``dynamic``: names of functions that import something whose
+    name is computed.
     """
 
-    imports: set[str] = field(default_factory=set)
+    imports: dict[str, Sighting] = field(default_factory=dict)
     local: set[str] = field(default_factory=set)
     dynamic: set[str] = field(default_factory=set)
 
@@ -39,6 +41,12 @@ class _Search:
     keep: list[object] = field(default_factory=list)  # ids in `seen` must stay taken
     codes: int = 0
     watched: list[tuple[dict[str, Any], str, object]] = field(default_factory=list)
+    function: str = ""  # that refers to what is looked at
+    line: int = 0
+
+    def note(self, name: str) -> None:
+        seen = Sighting(name, How.GLOBAL, self.function, self.line)
+        note_module(self.findings, seen, self.by_value)
 
 
 _MISSING = object()
@@ -68,38 +76,38 @@ def find_imports(function: Callable[..., Any], by_value: str = "") -> Findings:
     return ImportScan(function, by_value).findings()
 
 
-def note_module(findings: Findings, name: str, by_value: str = "") -> None:
-    """File ``name`` under local or imports, or nowhere when every Python has it."""
-    if name == by_value:
+def note_module(findings: Findings, seen: Sighting, by_value: str = "") -> None:
+    """File a module under local or imports, or nowhere when every Python has it."""
+    if seen.name == by_value:
         return
-    match locate(name).origin:
+    match locate(seen.name).origin:
         case Origin.LOCAL:
-            findings.local.add(name)
+            findings.local.add(seen.name)
         case Origin.INSTALLED | Origin.MISSING:
-            findings.imports.add(name)
+            findings.imports.setdefault(seen.name, seen)
 
 
 def _follow(search: _Search, root: object) -> None:
-    waiting: list[object] = [root]
+    waiting: list[tuple[object, str, int]] = [(root, "", 0)]
     while waiting:
-        value = waiting.pop()
+        value, search.function, search.line = waiting.pop()
         if id(value) in search.seen:
             continue
         search.seen.add(id(value))
         search.keep.append(value)
-        waiting.extend(_parts(search, value))
+        waiting.extend((part, search.function, search.line) for part in _parts(search, value))
 
 
 def _parts(search: _Search, value: object) -> Iterator[object]:
     """Note what ``value`` is of, and give the values that travel with it."""
     match value:
         case ModuleType():
-            note_module(search.findings, value.__name__, search.by_value)
+            search.note(value.__name__)
         case FunctionType():
             if _travels(search, value.__module__):
                 yield from _parts_of_function(search, value)
             else:
-                note_module(search.findings, value.__module__ or "", search.by_value)
+                search.note(value.__module__ or "")
         case MethodType():
             yield from (value.__func__, value.__self__)
         case functools.partial():
@@ -119,7 +127,7 @@ def _parts(search: _Search, value: object) -> Iterator[object]:
             if isinstance(wrapped, FunctionType):
                 yield wrapped
             elif isinstance(value, BuiltinFunctionType) and isinstance(value.__module__, str):
-                note_module(search.findings, value.__module__, search.by_value)
+                search.note(value.__module__)
             elif type(value).__module__ != "builtins":
                 yield type(value)
 
@@ -132,21 +140,23 @@ def _travels(search: _Search, module: str | None) -> bool:
 def _parts_of_class(search: _Search, value: type) -> Iterator[object]:
     if not _travels(search, value.__module__):
         if value.__module__ != "builtins":
-            note_module(search.findings, value.__module__, search.by_value)
+            search.note(value.__module__)
         return
     yield from value.__bases__
     yield from vars(value).values()
 
 
 def _parts_of_function(search: _Search, function: FunctionType) -> Iterator[object]:
+    code = function.__code__
+    search.function, search.line = code.co_qualname, code.co_firstlineno
     yield from function.__defaults__ or ()
     yield from (function.__kwdefaults__ or {}).values()
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         try:
             yield cell.cell_contents
         except ValueError:  # not assigned yet
             search.watched.append(({}, name, _MISSING))
-    yield from _parts_of_code(search, function.__code__, function)
+    yield from _parts_of_code(search, code, function)
 
 
 def _parts_of_code(search: _Search, code: CodeType, function: FunctionType) -> Iterator[object]:
@@ -157,8 +167,9 @@ def _parts_of_code(search: _Search, code: CodeType, function: FunctionType) -> I
     for found in read_code(code, _resolver(scope, function)):
         match found:
             case ImportedName():
-                _note_import(search, found, scope)
-            case Reference(name=name, path=path):
+                _note_import(search, found, scope, code.co_qualname)
+            case Reference(name=name, path=path, line=line):
+                search.function, search.line = code.co_qualname, line
                 value = scope.get(name, _MISSING)
                 search.watched.append((scope, name, value))
                 if value is not _MISSING:
@@ -191,7 +202,9 @@ def _resolver(scope: dict[str, Any], function: FunctionType) -> Callable[[str], 
     return resolve
 
 
-def _note_import(search: _Search, found: ImportedName, scope: dict[str, Any]) -> None:
+def _note_import(
+    search: _Search, found: ImportedName, scope: dict[str, Any], function: str
+) -> None:
     name = found.module
     if found.level:
         package = scope.get("__package__") or ""
@@ -201,11 +214,13 @@ def _note_import(search: _Search, found: ImportedName, scope: dict[str, Any]) ->
             return
     if not name:
         return
-    note_module(search.findings, name, search.by_value)
+    how = How.CALL if found.called else How.FROM if found.attributes else How.IMPORT
+    seen = Sighting(name, how, function, found.line)
+    note_module(search.findings, seen, search.by_value)
     for attribute in found.attributes:
         candidate = f"{name}.{attribute}"
         if attribute != "*" and _may_be_module(name, candidate, attribute):
-            note_module(search.findings, candidate, search.by_value)
+            note_module(search.findings, replace(seen, name=candidate), search.by_value)
 
 
 def _may_be_module(parent: str, candidate: str, attribute: str) -> bool:

@@ -25,6 +25,7 @@ from readie._errors import SerializationError
 from readie._imports import Findings, note_module
 from readie._shipping import collect
 from readie_wire import shipping
+from readie_wire.extracting import How, Sighting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,11 +40,15 @@ _by_value_lock = threading.RLock()  # what is pickled may call a remote function
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """``data`` is the body of the call; ``imports`` every module to price; ``modules`` shipped."""
+    """``data`` is the body of the call; ``imports`` every module to price; ``modules`` shipped.
+
+    ``seen`` tells where each of the imports was found first.
+    """
 
     data: bytes
     imports: tuple[str, ...]
     modules: tuple[str, ...]
+    seen: tuple[Sighting, ...]
 
 
 def pack(
@@ -58,7 +63,7 @@ def pack(
 
     Raises `SerializationError` with the path to what cannot travel.
     """
-    seen = Findings(set(findings.imports), set(findings.local))
+    seen = Findings(dict(findings.imports), set(findings.local))
     call = {"func": function, "args": tuple(args), "kwargs": dict(kwargs)}
     try:
         data = _dump(call, seen, by_value)
@@ -68,7 +73,9 @@ def pack(
             data = _dump({"modules": _Install(shipment.sources), **call}, seen, by_value)
     except _UNPICKLABLE as error:
         raise _explained(function, args, kwargs, error, by_value) from error
-    return Payload(data, tuple(sorted(seen.imports | shipment.imports)), tuple(shipment.names))
+    found = shipment.imports | seen.imports
+    imports = tuple(sorted(found))
+    return Payload(data, imports, tuple(shipment.names), tuple(found[name] for name in imports))
 
 
 def unpack(data: bytes) -> Any:
@@ -148,11 +155,11 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # untyped base
 
     def _note(self, obj: Any) -> None:
         if isinstance(obj, types.ModuleType):
-            note_module(self._seen, obj.__name__, self._by_value)
+            note_module(self._seen, Sighting(obj.__name__, How.VALUE), self._by_value)
             return
         name = getattr(obj, "__module__", None)
         if isinstance(name, str):
-            note_module(self._seen, name, self._by_value)
+            note_module(self._seen, Sighting(name, How.VALUE), self._by_value)
 
 
 class _Unpickler(pickle.Unpickler):

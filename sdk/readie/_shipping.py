@@ -3,12 +3,12 @@
 import functools
 import importlib.util
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from readie._errors import SerializationError
 from readie._locality import Origin, Place, locate
-from readie_wire.extracting import Extraction, extract_imports, is_standard_library
+from readie_wire.extracting import Extraction, Sighting, extract_imports, is_standard_library
 
 MAX_MODULES = 2_000
 MAX_BYTES = 16 << 20  # of source in one call: more is a data file or a folder taken by mistake
@@ -16,10 +16,14 @@ MAX_BYTES = 16 << 20  # of source in one call: more is a data file or a folder t
 
 @dataclass(slots=True)
 class Shipment:
-    """``sources`` as `readie_wire.shipping` takes them; ``imports`` are what they need in turn."""
+    """``sources`` as `readie_wire.shipping` takes them; ``imports`` are what they need in turn.
+
+    ``seen`` tells where each name that a source imports was found first.
+    """
 
     sources: dict[str, tuple[str, bool, bytes | None]] = field(default_factory=dict)
-    imports: set[str] = field(default_factory=set)
+    imports: dict[str, Sighting] = field(default_factory=dict)
+    seen: dict[str, Sighting] = field(default_factory=dict)
     size: int = 0
 
     @property
@@ -41,7 +45,7 @@ def collect(names: Iterable[str]) -> Shipment:
         place = locate(name)
         if place.origin is not Origin.LOCAL:
             if place.origin in {Origin.INSTALLED, Origin.MISSING}:
-                shipment.imports.add(name)
+                shipment.imports[name] = shipment.seen[name]
             continue
         _add(shipment, name, place)
         waiting += _parents(name)
@@ -75,13 +79,15 @@ def _needed_by(name: str, file: Path, is_package: bool, shipment: Shipment) -> l
     _, found = _read(file)
     package = name if is_package else name.rpartition(".")[0]
     needed = list(found.imports)
+    for sighting in found.seen:
+        shipment.seen.setdefault(sighting.name, replace(sighting, file=str(file)))
     for candidate in found.candidates:
         # `from x import y`: only where x is local too is it worth asking whether y is a module.
         origin = locate(candidate.rpartition(".")[0]).origin
         if origin is Origin.LOCAL and locate(candidate).origin is Origin.LOCAL:
             needed.append(candidate)
         elif origin is not Origin.LOCAL:
-            shipment.imports.add(candidate)
+            shipment.imports[candidate] = shipment.seen[candidate]
     for relative in found.relative:
         try:
             absolute = importlib.util.resolve_name(relative, package or None)

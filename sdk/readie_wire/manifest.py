@@ -21,6 +21,11 @@ class ManifestError(ValueError):
     """A manifest or meta file cannot be read; the message names the place and the problem."""
 
 
+def size_matters(runtime: str) -> bool:
+    """Whether a larger checkpoint takes longer to start: where it is read from disk."""
+    return runtime != "fork"
+
+
 @dataclass(frozen=True, slots=True)
 class StartupSeconds:
     """Measured fixed cost of starting with nothing imported, in seconds.

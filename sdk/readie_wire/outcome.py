@@ -94,7 +94,9 @@ class Receipt:
 
     ``queue_ms`` enqueued → taken; ``start_ms`` taken → the function's bytes may run; ``import_ms``
     first imports during the call; ``run_ms`` the function itself, imports excluded; ``total_ms``
-    enqueued → outcome stored. ``predicted_ms`` is what pricing expected of imports and size.
+    enqueued → outcome stored. ``predicted_ms`` is the price: what was expected of imports and size.
+    ``predicted_start_ms`` is with what any start costs, and to be held against ``measured_start_ms``,
+    which is start and imports; `None` where nothing was predicted, or no function started.
     """
 
     call_id: str
@@ -113,6 +115,8 @@ class Receipt:
     worker_id: str | None = None
     fallback_reason: str | None = None
     imports_missed: Sequence[str] = ()  # modules first imported during the call
+    predicted_start_ms: float | None = None
+    measured_start_ms: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         # Not dataclasses.asdict: it copies deeply, which costs each call more than its HTTP parsing.

@@ -13,6 +13,7 @@ from functools import lru_cache
 from operator import itemgetter
 
 from readie_wire.catalogue import Catalogue, Item, ItemGraph
+from readie_wire.manifest import StartupSeconds, size_matters
 
 _NS = 1_000_000_000
 _REMEMBERED = 4_096  # distinct sets of needs; a fleet runs far fewer functions at a time
@@ -52,6 +53,32 @@ class Quote:
     def costs_at_most(self, other: "Quote") -> bool:
         """Compares exactly, without the rounding of ``total_s``."""
         return self._total_ns <= other._total_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The time from taking a call to its function behind its imports, in seconds, by what it goes to.
+
+    A price leaves out what any start costs; a prediction leaves out a size that costs nothing.
+    """
+
+    fixed_s: float
+    size_s: float
+    imports_s: float
+
+    @property
+    def start_s(self) -> float:
+        return self.fixed_s + self.size_s + self.imports_s
+
+
+def predict(quote: Quote, startup: StartupSeconds, runtime: str) -> Prediction:
+    """What the start that was quoted takes where starting costs ``startup``."""
+    cold = quote.checkpoint is None
+    return Prediction(
+        fixed_s=startup.cold if cold else startup.restore,
+        size_s=quote.size_cost_s if size_matters(runtime) else 0.0,
+        imports_s=quote.missing_s,
+    )
 
 
 @dataclass(frozen=True, slots=True)

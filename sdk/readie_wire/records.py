@@ -18,7 +18,11 @@ from readie_wire.versions import ENVELOPE_VERSION, READABLE_ENVELOPES, require_r
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What pricing picked. ``checkpoint`` ``None`` means a cold start; times in seconds."""
+    """What pricing picked. ``checkpoint`` ``None`` means a cold start; times in seconds.
+
+    ``predicted_s`` and ``cold_s`` are prices, ``predicted_start_s`` and ``cold_start_s`` the times that
+    such starts are expected to take: with what any start costs.
+    """
 
     generation: str | None = None
     checkpoint: str | None = None
@@ -26,6 +30,8 @@ class Choice:
     predicted_s: float | None = None
     cold_s: float | None = None
     reason: str = ""
+    predicted_start_s: float | None = None
+    cold_start_s: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -35,6 +41,8 @@ class Choice:
             "predicted_s": self.predicted_s,
             "cold_s": self.cold_s,
             "reason": self.reason,
+            "predicted_start_s": self.predicted_start_s,
+            "cold_start_s": self.cold_start_s,
         }
 
     @classmethod
@@ -45,6 +53,8 @@ class Choice:
             predicted_s=value.get("predicted_s"),
             cold_s=value.get("cold_s"),
             reason=str(value.get("reason", "")),
+            predicted_start_s=value.get("predicted_start_s"),
+            cold_start_s=value.get("cold_start_s"),
         )
 
     @property

@@ -62,6 +62,8 @@ def worker_of(gateway: Gateway, **record: Any) -> Any:
             SHA256,
             *("checkpoint_1", "checkpoint_2"),
             import_environment={"checkpoint_2": ["MPLBACKEND"]},
+            startup_cold_s=0.4,
+            startup_restore_s=0.25,
         ),
         **record,
     }
@@ -89,6 +91,8 @@ async def test_the_cheapest_checkpoint_is_chosen_and_priced(gateway: Gateway) ->
     assert chosen["checkpoint"] == "checkpoint_2"
     assert chosen["predicted_s"] == pytest.approx(80 * 0.002)
     assert chosen["cold_s"] == pytest.approx(1.0)
+    assert chosen["predicted_start_s"] == pytest.approx(0.25)
+    assert chosen["cold_start_s"] == pytest.approx(0.4 + 1.0)
     (call,) = worker.taken
     assert call.needs == ("pandas",)
     assert call.choice.key == f"{GENERATION}/checkpoint_2"
@@ -279,10 +283,32 @@ async def test_explain_gives_the_price_of_every_start(gateway: Gateway) -> None:
     assert explained["choice"]["checkpoint"] == "checkpoint_1"
     assert explained["matched"] == {"pandas.io": "pandas"}
     assert explained["unknown"] == ["unheard_of"]
+    items = {item["name"]: item for item in explained["items"]}
+    assert set(items) == {"numpy", "pandas"}
+    assert (items["pandas"]["distribution"], items["pandas"]["version"]) == ("pandas", "2.2.3")
+    assert explained["seen"] == [
+        {"name": "unheard_of", "how": "import", "function": "", "line": 1, "file": ""}
+    ]
     cold, first, second = explained["quotes"]
     assert (cold["checkpoint"], cold["total_s"]) == (None, pytest.approx(1.0))
     assert (first["missing"], first["total_s"]) == (["pandas"], pytest.approx(0.84))
     assert "96 MiB" in second["refused"]
+
+
+@pytest.mark.parametrize(("runtime", "size_s"), [("gvisor", 0.04), ("fork", 0.0)])
+async def test_a_start_is_predicted_with_what_any_costs_and_size_only_where_it_is_read(
+    gateway: Gateway, runtime: str, size_s: float
+) -> None:
+    startup = {"startup_cold_s": 0.4, "startup_restore_s": 0.25}
+    held = fork_generation(SHA256, "checkpoint_1", runtime=runtime, **startup)
+    async with worker_of(gateway, generations=held):
+        explained = await explain(gateway, imports=["pandas"])
+    assert explained["startup"] == {"cold": 0.4, "restore": 0.25}
+    cold, first, _ = explained["quotes"]
+    terms = ("fixed_s", "size_s", "imports_s", "start_s")
+    assert [cold[term] for term in terms] == pytest.approx([0.4, 0.0, 1.0, 1.4])
+    assert [first[term] for term in terms] == pytest.approx([0.25, size_s, 0.8, 1.05 + size_s])
+    assert explained["choice"]["predicted_start_s"] == first["start_s"]
 
 
 async def test_the_fleet_and_its_catalogue_can_be_looked_at(gateway: Gateway) -> None:

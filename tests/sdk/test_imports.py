@@ -17,12 +17,13 @@ from readie._distributions import (
     owning_distributions,
 )
 from readie._imports import ImportScan, find_imports
+from readie_wire.extracting import How
 
 OWN_MODULE = __name__
 
 
 def found_in(function: Callable[..., Any]) -> set[str]:
-    return find_imports(function, OWN_MODULE).imports
+    return set(find_imports(function, OWN_MODULE).imports)
 
 
 def test_imports_in_a_function_are_found_with_their_submodules() -> None:
@@ -56,10 +57,7 @@ def test_from_an_installed_package_only_modules_count_as_submodules() -> None:
 
 def test_namespace_packages_keep_their_full_names() -> None:
     def function() -> int:
-        from google.cloud import (  # type: ignore[import-not-found]  # noqa: F401
-            secretmanager,
-            storage,
-        )
+        from google.cloud import secretmanager, storage  # noqa: F401
 
         return 1
 
@@ -84,8 +82,33 @@ def test_dynamic_imports_of_constants_are_found_through_every_alias() -> None:
         return __import__(name)
 
     found = find_imports(function, OWN_MODULE)
-    assert found.imports == {"pandas", "scipy.stats", "docker", "redis", "starlette.routing"}
+    assert set(found.imports) == {"pandas", "scipy.stats", "docker", "redis", "starlette.routing"}
     assert len(found.dynamic) == 1
+
+
+def test_each_import_is_told_with_where_it_was_seen_first() -> None:
+    def outer() -> object:
+        import numpy.linalg
+
+        def inner() -> object:
+            from packaging import tags
+
+            return il.import_module("docker"), Version, tags
+
+        return numpy.linalg, inner
+
+    first = outer.__code__.co_firstlineno
+    seen = find_imports(outer, OWN_MODULE).imports
+    found = {name: (one.how, one.function, one.line - first) for name, one in seen.items()}
+    name = outer.__qualname__
+    within = f"{name}.<locals>.inner"
+    assert found == {
+        "numpy.linalg": (How.IMPORT, name, 1),
+        "packaging": (How.FROM, within, 4),
+        "packaging.tags": (How.FROM, within, 4),
+        "docker": (How.CALL, within, 6),
+        "packaging.version": (How.GLOBAL, within, 6),
+    }
 
 
 def test_what_only_type_checkers_import_is_left_out() -> None:
@@ -149,7 +172,7 @@ def test_partials_lambdas_methods_and_cached_functions_are_followed() -> None:
 def test_code_without_source_text_is_read_too() -> None:
     scope: dict[str, Any] = {}
     exec("def function():\n    import pandas.core\n    return pandas", scope)
-    assert find_imports(scope["function"]).imports == {"pandas.core"}
+    assert set(find_imports(scope["function"]).imports) == {"pandas.core"}
 
 
 def test_a_module_of_ones_own_is_local_and_never_taken_for_a_package(
@@ -165,17 +188,17 @@ def test_a_module_of_ones_own_is_local_and_never_taken_for_a_package(
 
     found = find_imports(function, OWN_MODULE)
     assert found.local == {"utils"}
-    assert found.imports == set()
+    assert not found.imports
 
 
 def test_a_global_that_is_rebound_is_looked_at_again() -> None:
     scope: dict[str, Any] = {"thing": np, "__name__": "__main__"}
     exec("def function(): return thing", scope)
     scan = ImportScan(scope["function"], "")
-    assert scan.findings().imports == {"numpy"}
+    assert set(scan.findings().imports) == {"numpy"}
     assert scan.findings() is scan.findings()
     scope["thing"] = Version
-    assert scan.findings().imports == {"packaging.version"}
+    assert set(scan.findings().imports) == {"packaging.version"}
 
 
 def test_scanning_imports_nothing() -> None:

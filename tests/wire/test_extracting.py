@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from readie_wire.extracting import (
     MAX_NAMES,
     MAX_SOURCE_CHARACTERS,
+    How,
     extract_imports,
 )
 
@@ -119,3 +120,22 @@ def test_reading_imports_nothing() -> None:
     before = set(sys.modules)
     extract_imports("import this, antigravity, sklearn")
     assert set(sys.modules) == before
+
+
+def test_each_name_is_told_with_where_it_was_found_first() -> None:
+    source = """
+    import numpy, os
+
+    class Model:
+        def fit(self):
+            from sklearn import svm
+            import numpy
+            __import__("redis")
+    """
+    found = extract_imports(textwrap.dedent(source)).seen
+    assert [(one.name, one.how, one.function, one.line) for one in found] == [
+        ("sklearn.svm", How.FROM, "Model.fit", 6),
+        ("numpy", How.IMPORT, "", 2),
+        ("sklearn", How.FROM, "Model.fit", 6),
+        ("redis", How.CALL, "Model.fit", 8),
+    ]

@@ -47,11 +47,10 @@ def test_objects_are_walked_into_without_decoding_them_whole() -> None:
 
 def test_lists_are_walked_through_an_element_at_a_time() -> None:
     stream = JsonStream([b"[1, {", b'"a": [2, 3', b"]}, [] , 4]", b" "])
-    seen: list[Any] = []
-    for _ in stream.elements():
-        seen.append(
-            [stream.value() for _ in stream.elements()] if stream.is_list() else stream.value()
-        )
+    seen = [
+        [stream.value() for _ in stream.elements()] if stream.is_list() else stream.value()
+        for _ in stream.elements()
+    ]
     stream.end()
     assert seen == [1, {"a": [2, 3]}, [], 4]
     assert not list(JsonStream([b"[]"]).elements())

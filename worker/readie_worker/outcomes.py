@@ -31,9 +31,11 @@ def of_message(message: Message, receipt: Receipt, *, memory: int) -> Ending:
     ``memory`` is the limit in bytes that the function had.
     """
     header = message.header
+    import_ms = _number(header, "import_ms")
     receipt = replace(
         receipt,
-        import_ms=_number(header, "import_ms"),
+        import_ms=import_ms,
+        measured_start_ms=receipt.start_ms + import_ms,
         run_ms=_number(header, "run_ms"),
         imports_missed=_names(header.get("imports_missed")),
         peak_memory_mb=_megabytes(header.get("peak_memory")) or receipt.peak_memory_mb,

@@ -39,7 +39,7 @@ from readie_worker.relaying import Relay
 from readie_worker.running import Running
 from readie_worker.sandbox.api import Checkpoint, SandboxExit
 from readie_worker.sandbox.errors import SandboxError
-from readie_worker.selection import Selection
+from readie_worker.selection import Selection, Start
 from readie_worker.sessions import HeldSession
 from readie_worker.settling import Settler
 from readie_worker.starting import LiveSandbox, Starter
@@ -177,11 +177,10 @@ class Runner:
             raise _network_refused()
         if claimed is not None:
             checkpoint = claimed.checkpoint
-            call.predicted_s = call.record.choice.predicted_s
+            call.planned = Start.chosen(checkpoint, call.record.choice)
         else:
-            start = self._selection.plan(call.record, call.options)
-            checkpoint = start.checkpoint
-            call.predicted_s, call.overruled = start.predicted_s, start.overruled
+            call.planned = self._selection.plan(call.record, call.options)
+            checkpoint = call.planned.checkpoint
         body = await self._settler.payload(call.record)
         try:
             return await self._attempt(call, checkpoint, claimed, body)

@@ -4,13 +4,14 @@ import asyncio
 from dataclasses import replace
 
 from readie_wire.lifecycle import State
-from readie_wire.outcome import Receipt
+from readie_wire.outcome import Receipt, StartKind
 from readie_wire.records import CallRecord
 from readie_worker.capacity import Grant
 from readie_worker.errors import Stop, StopKind, StoppedError
 from readie_worker.options import CallOptions
 from readie_worker.relaying import Relay
 from readie_worker.sandbox.api import Limits
+from readie_worker.selection import Start
 from readie_worker.sessions import HeldSession
 from readie_worker.starting import LiveSandbox
 
@@ -43,9 +44,8 @@ class Running:
         self.stopped: Stop | None = None
         self.live: LiveSandbox | None = None
         self.relay: Relay | None = None
-        self.overruled = ""  # why the gateway's choice was not taken
         self.fallback_reason: str | None = None
-        self.predicted_s: float | None = None
+        self.planned = Start(None)
         self._timeout: asyncio.TimerHandle | None = None
 
     @property
@@ -108,8 +108,16 @@ class Running:
             generation=generation or None,
             runtime=runtime,
             start_ms=(started_at - self.taken_at) * 1000 if started_at else 0.0,
-            predicted_ms=None if self.predicted_s is None else self.predicted_s * 1000,
+            predicted_ms=_milliseconds(self.planned.predicted_s),
             attempt=self.record.attempt,
             worker_id=self.record.owner,
-            fallback_reason=self.fallback_reason or self.overruled or None,
+            fallback_reason=self.fallback_reason or self.planned.overruled or None,
+            # A session that has its sandbox starts nothing that could be predicted.
+            predicted_start_ms=None
+            if live is not None and live.kind is StartKind.SESSION
+            else _milliseconds(self.planned.predicted_start_s),
         )
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1000

@@ -6,10 +6,12 @@ rule is asked again against the worker's own catalogue.
 """
 
 from dataclasses import dataclass
+from typing import Self
 
 from readie_wire.eligibility import CallFacts, eligible
 from readie_wire.outcome import ErrorInfo, ErrorKind
-from readie_wire.records import CallRecord
+from readie_wire.pricing import predict
+from readie_wire.records import CallRecord, Choice
 from readie_worker.errors import CallRefusedError
 from readie_worker.generations import Generation
 from readie_worker.holdings import Holdings
@@ -19,14 +21,21 @@ from readie_worker.sandbox.api import Checkpoint
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """How to start. ``checkpoint`` None is a cold start; ``predicted_s`` its price in seconds.
+    """How to start. ``checkpoint`` None is a cold start.
 
-    ``overruled`` says why the gateway's choice was not taken, empty when it was.
+    ``predicted_s`` is the price in seconds, ``predicted_start_s`` the time that the start is expected to
+    take. ``overruled`` says why the gateway's choice was not taken, empty when it was.
     """
 
     checkpoint: Checkpoint | None
     predicted_s: float | None = None
     overruled: str = ""
+    predicted_start_s: float | None = None
+
+    @classmethod
+    def chosen(cls, checkpoint: Checkpoint | None, choice: Choice) -> Self:
+        """As the gateway chose."""
+        return cls(checkpoint, choice.predicted_s, "", choice.predicted_start_s)
 
 
 class Selection:
@@ -39,19 +48,19 @@ class Selection:
         """Raises `CallRefusedError` for a pin that cannot be honoured: never a silent cold start."""
         choice = record.choice
         if options.disable_optimized_execution:
-            return Start(None, choice.cold_s)
+            return Start(None, choice.cold_s, "", choice.cold_start_s)
         if choice.key is not None:
             checkpoint = self._holdings.get(choice.key)
             if checkpoint is not None:
-                return Start(checkpoint, choice.predicted_s)
+                return Start.chosen(checkpoint, choice)
         if choice.pinned:
             raise _pin_refused(record, self._holdings)
         generation = self._holdings.generation
         if generation is None:
             overruled = f"{choice.key}: {self._holdings.why_not(choice.key)}" if choice.key else ""
-            return Start(None, choice.cold_s, overruled)
+            return Start(None, choice.cold_s, overruled, choice.cold_start_s)
         if choice.generation == generation.id and choice.checkpoint is None:
-            return Start(None, choice.predicted_s)
+            return Start.chosen(None, choice)
         return self._price_again(record, options, generation)
 
     def _price_again(
@@ -72,9 +81,11 @@ class Selection:
         quote = generation.priced.choose({*record.imports, *record.needs}, reason_against)
         key = record.choice.key
         overruled = f"{key}: {self._holdings.why_not(key)}" if key else ""
-        if quote.checkpoint is None:
-            return Start(None, quote.total_s, overruled)
-        return Start(self._holdings.get(generation.key(quote.checkpoint)), quote.total_s, overruled)
+        checkpoint = None
+        if quote.checkpoint is not None:
+            checkpoint = self._holdings.get(generation.key(quote.checkpoint))
+        start_s = predict(quote, generation.manifest.startup_s, generation.manifest.runtime).start_s
+        return Start(checkpoint, quote.total_s, overruled, start_s)
 
 
 def _pin_refused(record: CallRecord, holdings: Holdings) -> CallRefusedError:

@@ -1,5 +1,6 @@
 """``POST /v1/explain``: price a call without running it."""
 
+import asyncio
 from dataclasses import dataclass
 
 from pydantic import ValidationError
@@ -7,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from readie_gateway.bodies import imports_of_source, parse_json, read_json_bytes
+from readie_gateway.bodies import extraction_of_source, parse_json, read_json_bytes
 from readie_gateway.explaining import explain
 from readie_gateway.options import invalid_field, parse_options
 from readie_gateway.responses.single import json_response
@@ -30,10 +31,15 @@ class Explain:
             body = ExplainBody.model_validate(parse_json(await read_json_bytes(request)))
         except ValidationError as error:
             raise invalid_field(error) from error
-        found = imports_of_source(body.source) if body.source else ()
-        imports = tuple(dict.fromkeys((*body.imports, *found)))[:MAX_IMPORTS]
-        header = CallHeader(kind=CallKind.SOURCE, function="<explain>", imports=imports, modules=tuple(body.modules))
-        options = parse_options(body.options)
-        return json_response(
-            explain(header, options, self.services.fleet.now, self.services.catalogues.loaded)
+        found = extraction_of_source(body.source or "")
+        imports = tuple(dict.fromkeys((*body.imports, *found.needs)))[:MAX_IMPORTS]
+        header = CallHeader(
+            kind=CallKind.SOURCE, function="<explain>", imports=imports, modules=tuple(body.modules)
         )
+        options = parse_options(body.options)
+        explanation = await asyncio.to_thread(
+            explain,
+            *(header, options, self.services.fleet.now, self.services.catalogues.loaded),
+            found.seen,
+        )
+        return json_response(explanation)

@@ -1,16 +1,14 @@
-"""``readie run`` and ``readie explain``: a function of a script, called from the command line."""
+"""``readie run``: a function of a script, called from the command line."""
 
 import importlib.util
 import json
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from readie._client import last_receipt
 from readie._errors import ConfigurationError, ReadieError
@@ -20,7 +18,7 @@ from readie_wire.outcome import Receipt
 
 def run_target(target: str, args: Sequence[str], options: Sequence[str]) -> None:
     """Print the result on stdout; the receipt, and what the call prints, on stderr."""
-    function, arguments = _load(target, options), _pairs(args, "--arg")
+    function, arguments = load_function(target, options), call_arguments(args)
     try:
         value = function(**arguments)
     except ReadieError as error:
@@ -33,27 +31,8 @@ def run_target(target: str, args: Sequence[str], options: Sequence[str]) -> None
         click.echo(_summary(receipt), err=True)
 
 
-def explain_target(target: str, args: Sequence[str], options: Sequence[str]) -> None:
-    """Print what the call needs, and a line for each way to start it."""
-    function, arguments = _load(target, options), _pairs(args, "--arg")
-    try:
-        answer = function.explain(**arguments)
-    except ReadieError as error:
-        raise click.ClickException(str(error)) from error
-    console = Console()
-    choice = answer.get("choice", {})
-    chosen = choice.get("checkpoint") or "a cold start"
-    console.print(
-        f"needs   {', '.join(answer.get('imports', ())) or 'no packages'}", highlight=False
-    )
-    if unknown := answer.get("unknown"):
-        console.print(f"unknown {', '.join(unknown)}: in no checkpoint", highlight=False)
-    console.print(f"choice  {chosen}: {choice.get('reason', '')}", highlight=False)
-    if quotes := answer.get("quotes"):
-        console.print(_quotes(quotes))
-
-
-def _load(target: str, options: Sequence[str]) -> RemoteFunction[..., Any]:
+def load_function(target: str, options: Sequence[str]) -> RemoteFunction[..., Any]:
+    """The function that ``script.py::name`` names, with options. Raises `click.UsageError`."""
     file, separator, name = target.partition("::")
     if not separator or not name:
         raise click.UsageError(f"{target!r} must look like script.py::function")
@@ -71,6 +50,11 @@ def _load(target: str, options: Sequence[str]) -> RemoteFunction[..., Any]:
     except ConfigurationError as error:
         raise click.UsageError(str(error)) from error
     return bound
+
+
+def call_arguments(args: Sequence[str]) -> dict[str, Any]:
+    """Those given as ``name=value``. Raises `click.UsageError`."""
+    return _pairs(args, "--arg")
 
 
 def _import_script(path: Path) -> object:
@@ -113,19 +97,8 @@ def _summary(receipt: Receipt) -> str:
         start += f" from {receipt.checkpoint}"
     if receipt.fallback_reason:
         start += f" ({receipt.fallback_reason})"
+    if receipt.predicted_start_ms is not None and receipt.measured_start_ms is not None:
+        start += f" in {receipt.measured_start_ms:.0f} ms"
+        start += f", {receipt.predicted_start_ms:.0f} ms predicted"
     times = f"imports {receipt.import_ms:.0f} ms, run {receipt.run_ms:.0f} ms"
     return f"{receipt.call_id}: {start}, {times}, total {receipt.total_ms:.0f} ms"
-
-
-def _quotes(quotes: Sequence[Mapping[str, Any]]) -> Table:
-    """A line for each way to start the call; what is missing would be imported during it."""
-    table = Table("start", box=None)
-    for column in ("size MB", "for size s", "for imports s", "total s"):
-        table.add_column(column, justify="right")
-    table.add_column("missing or refused", overflow="fold")
-    for quote in quotes:
-        numbers = [quote.get(key) for key in ("size_mb", "size_cost_s", "missing_s", "total_s")]
-        remark = quote.get("refused") or ", ".join(quote.get("missing") or ())
-        shown = ["" if number is None else f"{number:.3f}" for number in numbers]
-        table.add_row(quote.get("checkpoint") or "cold", *shown, remark)
-    return table
