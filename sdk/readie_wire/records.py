@@ -283,7 +283,10 @@ class GenerationFacts:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRecord:
-    """A worker's advertisement, ``worker:{boot}``, rewritten by each beat. Memory in bytes."""
+    """A worker's advertisement, ``worker:{boot}``, rewritten by each beat. Memory in bytes.
+
+    ``pid`` is its process on ``host``.
+    """
 
     boot: str
     flavor: str
@@ -297,6 +300,7 @@ class WorkerRecord:
     memory_free: int
     version: str = ""
     host: str = ""
+    pid: int = 0
     generations: Sequence[GenerationFacts] = ()
     pool: Mapping[str, int] = field(default_factory=dict)  # checkpoint key → sandboxes ready
     distributions: Mapping[str, str] = field(default_factory=dict)
@@ -323,6 +327,7 @@ class WorkerRecord:
             "memory_free": self.memory_free,
             "version": self.version,
             "host": self.host,
+            "pid": self.pid,
             "generations": [facts.to_json() for facts in self.generations],
             "pool": dict(self.pool),
             "distributions": dict(self.distributions),

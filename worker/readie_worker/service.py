@@ -1,6 +1,7 @@
 """A worker, composed from its parts, and the order in which they end."""
 
 import asyncio
+import os
 import platform
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -183,6 +184,7 @@ class Worker:
             memory_free=self._capacity.free_memory,
             version=plan.version,
             host=socket.gethostname(),
+            pid=os.getpid(),
             generations=self._holdings.advertised(),
             pool=self._pool.counts,
             distributions=plan.distributions or {},

@@ -86,7 +86,6 @@ class _Supervisor:
         self._server = server
         self._socket = valkey.socket_path(folder.folder("valkey"))
         self._children: list[Child] = []
-        self._gone: frozenset[str] = frozenset()
         self._environment = _settings.environment()
         # A bucket, where the environment names one, is what workers and gateway follow instead.
         self._own_generations = "READIE_BUCKET" not in self._environment
@@ -106,7 +105,7 @@ class _Supervisor:
         self._token = folder.ensure_token()
 
     def start(self) -> None:
-        """Each part when the one it needs is there."""
+        """The queue first; gateway and workers, which need only that, at the same time."""
         if self._wish.generations is not None:
             self._warm_folder.serve(self._wish.generations)
         else:
@@ -115,10 +114,6 @@ class _Supervisor:
         queue = self._add("queue", command, {})
         self._until("the queue", lambda: valkey.answers(self._socket), queue)
         gateway = self._add("gateway", [sys.executable, "-m", "readie_gateway"], self._settings())
-        # By itself and not by what it serves: without a worker it is not ready.
-        self._until("the gateway", lambda: self._workers() is not None, gateway)
-        # Of a run that was killed: their records are in the queue's file until they expire.
-        self._gone = frozenset(str(worker["boot"]) for worker in self._workers() or ())
         workers = []
         for number in range(1, self._wish.workers + 1):
             name = "worker" if self._wish.workers == 1 else f"worker {number}"
@@ -126,6 +121,8 @@ class _Supervisor:
             settings = self._settings() | {"READIE_DATA_DIR": str(data)}
             workers.append(self._add(name, [sys.executable, "-m", "readie_worker"], settings))
         count = len(workers)
+        # By itself and not by what it serves: without a worker it is not ready.
+        self._until("the gateway", lambda: self._workers() is not None, gateway)
         self._until("the workers", lambda: len(self._workers() or ()) >= count, *workers)
         if self._own_generations:
             self._await_generations()
@@ -241,12 +238,16 @@ class _Supervisor:
         return settings
 
     def _workers(self) -> list[dict[str, Any]] | None:
-        """Those of this run, as the gateway describes them; None while it does not answer."""
+        """Those of this run, as the gateway describes them; None while it does not answer.
+
+        Of a run that was killed, records are left in the queue's file until they expire.
+        """
+        pids = {child.pid for child in self._children}
         try:
             with socket.create_connection((_dialled(self._wish.host), self._port), 1):
                 pass
             with Client(self.url, self._token) as client:
-                return [one for one in client.workers() if one.get("boot") not in self._gone]
+                return [one for one in client.workers() if one.get("pid") in pids]
         except (OSError, ReadieError):
             return None
 
