@@ -9,6 +9,8 @@ FLAVOR ?= cpu
 RUNTIME ?= gvisor
 PLAN_DIR ?= pipeline/out/$(FLAVOR)-plan
 OUT := pipeline/out/$(FLAVOR)
+# The plan is made anew, unless one that was made before is named.
+CAPTURE := $(if $(REUSE_PLAN_DIR),build --plan-dir $(REUSE_PLAN_DIR),capture --save-plan $(PLAN_DIR))
 READIE_PLANNER ?= greedy
 READIE_MAX_CHECKPOINTS ?= 15
 READIE_SIZE_BUDGET_MB ?= 2048.0
@@ -65,15 +67,16 @@ docs-reference: install ## Write docs/reference/ anew from the code
 	$(BIN)/python docs/reference.py
 
 analyze: install ## Measure every package of the environment; writes pipeline/data/metadata/
-	$(BIN)/readie-pipeline analyze
+	$(BIN)/readie-pipeline analyze $(ARGS)
 
-capture: install ## Plan and capture checkpoints (RUNTIME=gvisor|fork); writes pipeline/out/ and catalogues/
-	$(BIN)/readie-pipeline capture --runtime $(RUNTIME) --save-plan $(PLAN_DIR) --out $(OUT)
-	test -f $(OUT)/manifest.json
-	cp $(OUT)/catalogue.json catalogues/$(FLAVOR).json
+# A generation without some planned checkpoint is one all the same, and its catalogue goes with it.
+capture: install ## Plan and capture checkpoints (RUNTIME=gvisor|fork, or REUSE_PLAN_DIR=); writes pipeline/out/, catalogues/
+	$(BIN)/readie-pipeline $(CAPTURE) --runtime $(RUNTIME) --out $(OUT) $(ARGS); status=$$?; \
+	test -f $(OUT)/manifest.json || { echo "nothing was captured: no $(OUT)/manifest.json" >&2; exit 1; }; \
+	cp $(OUT)/catalogue.json catalogues/$(FLAVOR).json; exit $$status
 
 generation: capture ## The same, and what to do next
-	@echo "next: readie up --generations $(OUT), or readie-pipeline publish"
+	@echo "next: readie up --generations $(OUT), docker compose up -d, or readie-pipeline publish --generation $(OUT)"
 
 report: install ## Write pipeline/out/FLAVOR.html, a page about the generation that was captured
 	$(BIN)/readie-pipeline report --generation $(OUT) --data pipeline/data --out $(OUT).html
@@ -84,8 +87,8 @@ docs-picture: report ## Take the picture of that page which the docs show, in ch
 rootfs-requirements: install ## Write the distributions that a plan needs to PLAN_DIR
 	$(BIN)/readie-pipeline plan --plan-dir $(PLAN_DIR)
 
-clean-artifacts: ## Remove a flavor's generation
-	rm -rf $(OUT)
+clean-artifacts: ## Remove a flavor's generation, and what an interrupted capture has left
+	rm -rf $(OUT) $(dir $(OUT)).$(FLAVOR).partial
 
 clean: ## Remove .venv and every cache
 	rm -rf $(VENV) .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

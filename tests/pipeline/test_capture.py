@@ -5,17 +5,21 @@ import json
 import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
 
 from readie_wire.catalogue import load_catalogue
 from readie_wire.manifest import load_manifest, load_meta
+from support.interpreters import interpreter_with
 
 
-def pipeline(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def pipeline(
+    *arguments: str, python: Path = Path(sys.executable), **variables: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "readie_pipeline", *arguments],
+        [python, "-m", "readie_pipeline", *arguments],
         capture_output=True,
         text=True,
         timeout=110,
@@ -85,6 +89,26 @@ def test_variables_read_while_importing_are_recorded(tmp_path: Path) -> None:
     assert capture(out, "--imports", "joblib").returncode == 0
     manifest = load_manifest((out / "manifest.json").read_bytes())
     assert "JOBLIB_MULTIPROCESSING" in manifest.checkpoints[0].import_environment
+
+
+def test_a_count_of_devices_that_was_cached_is_told(tmp_path: Path) -> None:
+    """It is forgotten in every clone; see the sandbox tests."""
+    torch = """
+        import sys, types
+        cuda = sys.modules["torch.cuda"] = types.ModuleType("torch.cuda")
+        cuda.is_initialized = lambda: False
+        cuda._cached_device_count = 0
+        manual_seed = lambda seed: None
+        class Generator: pass
+    """
+    python = interpreter_with(tmp_path / "python", {"torch": textwrap.dedent(torch)})
+    fixed = ("capture", "--planner", "fixed", "--runtime", "fork", "--repeats", "1")
+    out = tmp_path / "generation"
+    done = pipeline(*fixed, "--imports", "torch", "--out", str(out), python=python)
+    assert done.returncode == 0, done.stderr
+    assert "checkpoint_1: torch has cached the number of devices" in done.stderr
+    [remark] = load_meta((out / "checkpoints/checkpoint_1/meta.json").read_bytes()).gate
+    assert "forgotten in every clone" in remark
 
 
 def test_a_checkpoint_that_fails_is_left_out_and_named(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from readie_wire.catalogue import load_catalogue
 from readie_wire.manifest import load_manifest, load_meta
+from readie_worker.sandbox.gvisor.compatibility import cpu_features
 from support.requirements import require_part
 
 
@@ -52,6 +53,7 @@ def test_checkpoints_are_saved_restored_and_priced(tmp_path: Path) -> None:
     assert meta.fingerprint == manifest.gvisor["fingerprint"]
     assert meta.gvisor_version == manifest.gvisor["version"]
     assert meta.rootfs_digest == manifest.rootfs_digest
+    assert set(meta.cpu_features) == cpu_features(), "a worker compares them with its own"
     assert meta.restore_s is not None
     assert any("numpy" in file.path for file in meta.mapped_files)
     folder = out / "checkpoints/checkpoint_1"

@@ -1,5 +1,8 @@
 """The parts of writing a generation: the fitted line, the catalogue's items, the folder swap."""
 
+import json
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readie_pipeline.capture.cataloguing import make_catalogue, provided
+from readie_pipeline.capture.conditions import Conditions
 from readie_pipeline.capture.digests import executor_digest
 from readie_pipeline.capture.fitting import fit_alpha
+from readie_pipeline.capture.scratch import image_folder, scratch_folder
 from readie_pipeline.capture.staging import staged
-from readie_pipeline.errors import OutputError
+from readie_pipeline.errors import CaptureError, OutputError
 from readie_pipeline.measure.metadata import Measurement, Metadata
 from readie_pipeline.plan.plan import PlanEntry
 from readie_wire.catalogue import ResourceType, load_catalogue
@@ -122,3 +127,50 @@ def test_an_output_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 def test_the_executor_has_one_digest() -> None:
     assert executor_digest() == executor_digest()
     assert len(executor_digest()) == 64
+
+
+def test_conditions_name_what_differs() -> None:
+    here = Conditions({"gVisor": "1", "root filesystem": "ab" * 32}, ["avx", "sse4"])
+    assert here.obstacle(here) is None
+    assert here.obstacle(Conditions.from_json(json.loads(json.dumps(here.to_json())))) is None
+    newer = replace(here, facts={**here.facts, "gVisor": "2"})
+    assert here.obstacle(newer) == "its gVisor is 1, there it is 2"
+    other = replace(here, facts={**here.facts, "root filesystem": "cd" * 32})
+    assert here.obstacle(other) == (
+        "its root filesystem is abababababababab, there it is cdcdcdcdcdcdcdcd"
+    )
+
+
+def test_a_checkpoint_may_go_to_a_cpu_with_more_features_and_not_with_fewer() -> None:
+    small, large = Conditions({}, ["sse4"]), Conditions({}, ["sse4", "avx512f"])
+    assert small.obstacle(large) is None
+    assert large.obstacle(small) == "its CPU has features that are missing there: avx512f"
+
+
+def test_images_of_a_killed_capture_are_removed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with image_folder() as living:
+        dead = living.with_name("images-of-the-dead")
+        dead.mkdir()
+        (dead / ".lock").touch()
+        with image_folder():
+            assert living.exists()
+            assert not dead.exists()
+    assert not living.exists()
+
+
+def test_a_scratch_folder_that_somebody_else_made_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder = scratch_folder()
+    folder.chmod(0o777)
+    with pytest.raises(CaptureError, match="is not this user's own folder"):
+        scratch_folder()
+    folder.rmdir()
+    folder.symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    (tmp_path / "elsewhere").mkdir()
+    with pytest.raises(CaptureError, match="is not this user's own folder"):
+        scratch_folder()
