@@ -2,6 +2,7 @@
 
 import base64
 import http.client
+import ssl
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -43,11 +44,18 @@ class LyingStore:
 
 
 @contextmanager
-def lying_store(port: int) -> Iterator[LyingStore]:
-    """Forwards to the S3 server at ``port``; tells the truth until it is told otherwise."""
+def lying_store(port: int, tls: ssl.SSLContext | None = None) -> Iterator[LyingStore]:
+    """Forwards to the S3 server at ``port``; tells the truth until it is told otherwise.
+
+    With ``tls`` it is spoken to by https.
+    """
     server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
     server.daemon_threads = True
-    store = LyingStore(f"http://127.0.0.1:{server.server_port}")
+    if tls is not None:
+        server.socket = tls.wrap_socket(
+            server.socket, server_side=True, do_handshake_on_connect=False
+        )
+    store = LyingStore(f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}")
     server.RequestHandlerClass = _handler(store, port)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

@@ -1,9 +1,11 @@
 """A worker's disk follows a bucket of a real S3 server, and never holds what was not proven."""
 
 import asyncio
+import json
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from hashlib import sha256
 from pathlib import Path
 from platform import python_version
 from typing import Any, cast
@@ -12,10 +14,11 @@ import pytest
 
 from readie_infra.bucket import Bucket, SigningKey, Trust
 from readie_infra.objects import ObjectStore, S3Options, open_objects
+from readie_pipeline.publish.pointing import new_pointer, point, read_pointer
 from readie_pipeline.publish.publishing import publish, roll_back
 from readie_wire.holdings import RefusalKind
 from readie_wire.manifest import Manifest
-from readie_wire.publication import ANY_ROOTFS
+from readie_wire.publication import ANY_ROOTFS, Target, manifest_key
 from readie_worker.generations import Machine, read_generation
 from readie_worker.local_generations import LocalGenerations
 from readie_worker.syncing import BucketSync, Following
@@ -29,6 +32,7 @@ MACHINE = Machine("cpu", "fork", python_version())
 CHECKPOINTS = {EMPTY: [], "checkpoint_1": ["json"], "checkpoint_2": ["decimal"]}
 FIRST_PAGES = f"checkpoints/checkpoint_2/{IMAGE}"
 POLL = 0.05
+EVIL = "20260109T000000-e0e0e0e0"
 
 Publish = Callable[..., Manifest]
 Follow = Callable[..., AbstractAsyncContextManager[BucketSync]]
@@ -369,12 +373,39 @@ async def test_the_least_recently_used_generation_gives_way_first(
         assert list(local.removable(())) == [made[1].generation, made[0].generation]
 
 
+def found_below(folder: Path, part: str) -> list[Path]:
+    return list(folder.rglob(f"*{part}*"))
+
+
 async def until_looked_again(sync: BucketSync) -> None:
     """What is in use is taken note of before each look, and each look tells its state anew."""
     under_way = sync.stored
     await until(lambda: sync.stored is not under_way)
     next_one = sync.stored
     await until(lambda: sync.stored is not next_one)
+
+
+@pytest.mark.parametrize("name", ["../../evil", "checkpoints/a\\..\\evil"])
+async def test_a_signed_list_with_a_name_that_climbs_out_writes_nothing_and_changes_nothing(
+    put: Publish, follow: Follow, store: ObjectStore, key: SigningKey, tmp_path: Path, name: str
+) -> None:
+    made = put(1)
+    listed = json.loads(stock_of(tmp_path / "captured-1").listed.dump())
+    listed["generation"] = EVIL
+    listed["files"] = [
+        {**file, "name": name if file["name"] == FIRST_PAGES else file["name"]}
+        for file in listed["files"]
+    ]
+    sealed = key.seal(json.dumps(listed)).dump()
+    async with follow() as sync:
+        await until(lambda: served(sync) == made.generation)
+        store.put(manifest_key("cpu", EVIL), sealed)
+        base = read_pointer(store, "cpu", ANY_ROOTFS)
+        target = Target(EVIL, sha256(sealed).hexdigest())
+        point(store, base, new_pointer(base, "cpu", ANY_ROOTFS, target))
+        await until(lambda: "not the name of a published file" in sync.error)
+        assert served(sync) == made.generation
+    assert not found_below(tmp_path, "evil")
 
 
 async def test_a_generation_that_cannot_be_used_here_leaves_the_old_one(

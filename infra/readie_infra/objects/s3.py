@@ -7,6 +7,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import boto3
+import botocore.session
 from boto3.exceptions import Boto3Error
 from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
@@ -139,10 +140,12 @@ def make_client(
 ) -> Any:
     """A client of boto3; what is not given comes from its environment variables and files.
 
-    ``auto`` puts the bucket's name into the path unless the endpoint is AWS's own: other servers
-    rarely have a host name for each bucket. Raises `BotoCoreError`.
+    ``auto`` is what the configuration files say. Where they say nothing, the bucket's name goes into
+    the path unless the endpoint is AWS's own: other servers rarely have a host name for each bucket.
+    Raises `BotoCoreError`.
     """
-    session = boto3.Session(profile_name=profile, region_name=region)
+    core = botocore.session.Session(profile=profile)
+    session = boto3.Session(botocore_session=core, region_name=region)
 
     def make(style: str) -> Any:
         return session.client(
@@ -161,6 +164,9 @@ def make_client(
             ),
         )
 
+    given = core.get_scoped_config().get("s3", {})
+    if addressing == "auto" and isinstance(given, dict):
+        addressing = given.get("addressing_style", "auto")
     client = make(addressing)
     if addressing == "auto" and not _is_aws(client.meta.endpoint_url):
         client.close()
