@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from readie_pipeline.corpus.dataset import load_dataset
+from readie_pipeline.corpus.dataset import Dataset, Resources, Workload, load_dataset
 from readie_pipeline.measure.metadata import Measurement, Metadata, dump_metadata, load_metadata
 from readie_pipeline.plan.plan import load_plan
+from readie_pipeline.workspace import Workspace
 from readie_wire.manifest import load_manifest
 from support.made_up_packages import Environment
 
@@ -79,6 +80,62 @@ def test_a_plan_is_explained_round_by_round(data: Path, tmp_path: Path) -> None:
     assert [entry.requests for entry in entries] == [5, 3, 2]
     requirements = (plan_dir / "rootfs-requirements.txt").read_text()
     assert requirements == "joblib==1.6.0\npython-dateutil\nsix==1.17.0\n"
+
+
+def test_what_the_root_filesystem_lacks_is_told_and_written_down(
+    data: Path, tmp_path: Path
+) -> None:
+    plan_dir, rootfs = tmp_path / "plan", tmp_path / "rootfs"
+    (rootfs / "etc").mkdir(parents=True)
+    skipped = "left_pad==1.0\nJoblib==1.6.0: no matching distribution\n"
+    (rootfs / "etc/readie-rootfs-skipped.txt").write_text(skipped)
+    arguments = ("--data", data, "--alpha", 0.005, "--plan-dir", plan_dir, "--rootfs", rootfs)
+    done = pipeline("plan", *arguments)
+    assert done.returncode == 0, done.stderr
+    assert "the root filesystem was built without left-pad, joblib; see" in done.stderr
+    assert "checkpoint_2 needs joblib: it cannot be captured" in done.stderr
+    assert (plan_dir / "rootfs-skipped.txt").read_text() == skipped
+
+
+def test_a_fixed_plan_is_written_from_the_measurements_alone(data: Path, tmp_path: Path) -> None:
+    (data / "datasets/cpu.json").unlink()
+    plan_dir = tmp_path / "plan"
+    arguments = ("--planner", "fixed", "--imports", "dateutil,nowhere", "--imports", "six")
+    done = pipeline("plan", "--data", data, "--plan-dir", plan_dir, *arguments)
+    assert done.returncode == 0, done.stderr
+    assert "checkpoint_1: dateutil, nowhere; 140.0 MB" in done.stdout
+    assert "nowhere was not measured" in done.stderr
+    entries = load_plan((plan_dir / "checkpoints.json").read_bytes()).entries
+    assert [entry.imports for entry in entries] == [("dateutil", "nowhere"), ("six",)]
+    assert (plan_dir / "rootfs-requirements.txt").read_text() == "python-dateutil\nsix==1.17.0\n"
+
+
+def test_what_a_corpus_loads_is_measured_where_it_lies_and_is_in_no_checkpoint(
+    environment: Environment, tmp_path: Path
+) -> None:
+    environment.install(
+        "joblib", "1", {"joblib.py": "import runpy\ndef load(path): return runpy.run_path(path)"}
+    )
+    model, data = tmp_path / "churn.joblib", tmp_path / "data"
+    model.write_text("import time; time.sleep(0.3)")
+    workload = Workload(
+        "1", "a.py", Resources(packages=("joblib",), models=("churn", "org/gone-1.5"))
+    )
+    Workspace(data, "cpu").write_dataset(Dataset("cpu", (workload,)))
+    measuring = ("--only-corpus", "--repeats", 1, "--python", environment.python)
+    done = pipeline("analyze", "--data", data, *measuring, "--resource", f"model:churn={model}")
+    assert done.returncode == 0, done.stderr
+    assert (
+        "1 of the corpus's datasets, models and tokenizers are not on this machine" in done.stderr
+    )
+    assert "model:org/gone-1.5" in done.stderr
+    items = load_metadata((data / "metadata/cpu.json").read_bytes()).items
+    assert set(items) == {"joblib", "model:churn"}
+    assert items["model:churn"].load_time > 0.3
+    assert items["model:churn"].dependencies == ("joblib",)
+    succeed("plan", "--data", data, "--alpha", 1e-9, "--plan-dir", tmp_path / "plan")
+    entries = load_plan((tmp_path / "plan/checkpoints.json").read_bytes()).entries
+    assert [entry.imports for entry in entries] == [("joblib",)]
 
 
 def test_the_same_input_gives_the_same_plan(data: Path, tmp_path: Path) -> None:

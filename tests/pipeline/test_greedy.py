@@ -37,6 +37,12 @@ def test_the_worked_example_is_planned_round_by_round() -> None:
     assert told.stopped == "no candidate lowers the cost"
 
 
+def test_a_recorded_set_counts_as_often_as_it_was_called() -> None:
+    items = example().items
+    counted = demand_of([["numpy"], ["pandas"], ["torch"]], items, counts=[2, 5, 3])
+    assert plan(counted) == plan(example())
+
+
 def test_what_imports_quickly_is_not_worth_its_size() -> None:
     made, _ = plan(example(torch_s=0.5))
     assert [entry.imports for entry in made.entries] == [("numpy", "pandas"), ("numpy",)]

@@ -20,33 +20,22 @@ from readie_pipeline.measure.probing import LocalProber, Prober
 from readie_pipeline.measure.surveying import survey
 from readie_pipeline.plan.costs import Budget
 from readie_pipeline.plan.fixed import plan_fixed
+from readie_pipeline.plan_folder import PlanFolder
 from readie_pipeline.workspace import Workspace
 
 
 @click.command()
-@click.option(
-    "--planner",
-    type=click.Choice(["greedy", "exact", "fixed"]),
-    default="greedy",
-    envvar="READIE_PLANNER",
-    show_default=True,
-    help="greedy and exact plan from the corpus, fixed takes --imports as they are.",
-)
-@click.option(
-    "--imports",
-    "import_sets",
-    type=options.ImportSet(),
-    multiple=True,
-    help="What one checkpoint imports, comma-separated; once for each (fixed planner).",
-)
+@options.planner
+@options.import_sets
 @click.option("--with-empty", is_flag=True, help="Add checkpoint_0 to a fixed plan too.")
-@click.option("--explain", is_flag=True, help="Show every round of the greedy planner.")
+@options.explain
 @build_options
 @options.flavor
 @options.alpha
 @options.repeats
 @options.data
 @options.save_plan
+@options.rootfs
 @options.max_checkpoints
 @options.size_budget_mb
 @click.pass_obj
@@ -62,6 +51,7 @@ def capture(
     repeats: int,
     data: Path,
     plan_dir: Path | None,
+    rootfs: Path,
     max_checkpoints: int,
     size_budget_mb: float,
     given: BuildOptions,
@@ -71,12 +61,11 @@ def capture(
     A run that was interrupted goes on where it was.
     """
     check_output(given.out)
+    options.check_imports(planner, import_sets)
     if planner == "fixed":
         metadata = _measure(terminal, import_sets, given, repeats)
         plan = plan_fixed(import_sets, metadata, flavor=flavor, alpha=alpha)
     else:
-        if import_sets:
-            raise click.UsageError("--imports needs --planner fixed")
         budget = Budget(max_checkpoints, size_budget_mb)
         plan, metadata = plan_and_show(
             terminal,
@@ -87,7 +76,7 @@ def capture(
             explain=explain,
         )
     if plan_dir is not None:
-        write_plan(plan_dir, plan, metadata)
+        write_plan(terminal, PlanFolder(plan_dir), rootfs, plan, metadata)
     run_build(terminal, plan, metadata, given, with_empty=with_empty or planner != "fixed")
 
 

@@ -1,7 +1,7 @@
 """Options that several commands share. The names of variables are those of the Makefile."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,10 +84,21 @@ python: Decorator = click.option(
 )
 planner: Decorator = click.option(
     "--planner",
-    type=click.Choice(["greedy", "exact"]),
+    type=click.Choice(["greedy", "exact", "fixed"]),
     default="greedy",
     envvar="READIE_PLANNER",
     show_default=True,
+    help="greedy and exact plan from the corpus, fixed takes --imports as they are.",
+)
+import_sets: Decorator = click.option(
+    "--imports",
+    "import_sets",
+    type=ImportSet(),
+    multiple=True,
+    help="What one checkpoint imports, comma-separated; once for each (fixed planner).",
+)
+explain: Decorator = click.option(
+    "--explain", is_flag=True, help="Show every round of the greedy planner."
 )
 max_checkpoints: Decorator = click.option(
     "--max-checkpoints",
@@ -111,13 +122,20 @@ plan_dir: Decorator = click.option(
     default="plan",
     envvar="PLAN_DIR",
     show_default=True,
-    help="Folder of the plan: checkpoints.json, rootfs-requirements.txt.",
+    help="Folder of the plan: checkpoints.json, rootfs-requirements.txt and what belongs to them.",
 )
 save_plan: Decorator = click.option(
     "--save-plan",
     "plan_dir",
     type=click.Path(path_type=Path, file_okay=False),
     help="Also write the plan to this folder.",
+)
+rootfs: Decorator = click.option(
+    "--rootfs",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    default="/",
+    show_default=True,
+    help="Where checkpoints will run; what its build could not install is told and written down.",
 )
 queue: Decorator = click.option(
     "--queue",
@@ -136,3 +154,9 @@ runsc: Decorator = click.option(
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="The runsc to capture with.  [default: the installed one]",
 )
+
+
+def check_imports(planner: str, import_sets: Sequence[Sequence[str]]) -> None:
+    """Raises a usage error: another planner would not look at them."""
+    if import_sets and planner != "fixed":
+        raise click.UsageError("--imports needs --planner fixed")

@@ -1,53 +1,63 @@
 """``readie-pipeline plan``: choose what each checkpoint imports."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from readie_pipeline.commands import options
+from readie_pipeline.commands.ground import tell_skipped
 from readie_pipeline.console import Terminal, short
 from readie_pipeline.measure.metadata import Metadata
 from readie_pipeline.plan.costs import Budget
 from readie_pipeline.plan.demand import Demand
+from readie_pipeline.plan.fixed import plan_fixed
 from readie_pipeline.plan.greedy import Explanation
-from readie_pipeline.plan.plan import Plan, dump_plan
+from readie_pipeline.plan.plan import Plan
 from readie_pipeline.plan.planning import Planned, plan_corpus
-from readie_pipeline.plan.requirements import requirements_of
-from readie_pipeline.workspace import Workspace, write_whole
-
-PLAN_FILE = "checkpoints.json"
-REQUIREMENTS_FILE = "rootfs-requirements.txt"
+from readie_pipeline.plan_folder import PlanFolder
+from readie_pipeline.workspace import Workspace
 
 
 @click.command()
 @options.planner
+@options.import_sets
 @options.data
 @options.flavor
 @options.alpha
 @options.max_checkpoints
 @options.size_budget_mb
 @options.plan_dir
-@click.option("--explain", is_flag=True, help="Show every round of the greedy planner.")
+@options.rootfs
+@options.explain
 @click.pass_obj
 def plan(
     terminal: Terminal,
     *,
     planner: str,
+    import_sets: Sequence[Sequence[str]],
     data: Path,
     flavor: str,
     alpha: float,
     max_checkpoints: int,
     size_budget_mb: float,
     plan_dir: Path,
+    rootfs: Path,
     explain: bool,
 ) -> None:
     """Choose what each checkpoint imports, from the corpus and the measurements."""
-    budget = Budget(max_checkpoints, size_budget_mb)
+    options.check_imports(planner, import_sets)
     workspace = Workspace(data, flavor)
-    made, metadata = plan_and_show(
-        terminal, workspace, planner=planner, alpha=alpha, budget=budget, explain=explain
-    )
-    write_plan(plan_dir, made, metadata)
+    if planner == "fixed":
+        metadata = workspace.read_metadata()
+        made = plan_fixed(import_sets, metadata, flavor=flavor, alpha=alpha)
+        _show_entries(terminal, made, metadata)
+    else:
+        budget = Budget(max_checkpoints, size_budget_mb)
+        made, metadata = plan_and_show(
+            terminal, workspace, planner=planner, alpha=alpha, budget=budget, explain=explain
+        )
+    write_plan(terminal, PlanFolder(plan_dir), rootfs, made, metadata)
     terminal.say(f"the plan is in {plan_dir}")
     terminal.say(f"next: readie-pipeline build --plan-dir {plan_dir} --runtime … --out …")
 
@@ -66,13 +76,15 @@ def plan_and_show(
     Raises `PlanError`, and what reading the workspace raises.
     """
     metadata = workspace.read_metadata()
+    dataset = workspace.read_dataset()
     planned = plan_corpus(
-        workspace.read_dataset().requests(),
+        dataset.requests(),
         metadata,
         planner=planner,
         flavor=workspace.flavor,
         alpha=alpha,
         budget=budget,
+        counts=dataset.counts(),
     )
     if explain and planned.explanation is not None:
         _show_rounds(terminal, planned.explanation, planned.demand)
@@ -80,10 +92,20 @@ def plan_and_show(
     return planned.plan, metadata
 
 
-def write_plan(folder: Path, made: Plan, metadata: Metadata) -> None:
-    write_whole(folder / PLAN_FILE, dump_plan(made))
-    lines = "".join(f"{line}\n" for line in requirements_of(made, metadata))
-    write_whole(folder / REQUIREMENTS_FILE, lines.encode())
+def write_plan(
+    terminal: Terminal, folder: PlanFolder, rootfs: Path, made: Plan, metadata: Metadata
+) -> None:
+    """Raises `OutputError`."""
+    folder.write(made, metadata)
+    tell_skipped(terminal, folder, rootfs, made, metadata)
+
+
+def _show_entries(terminal: Terminal, made: Plan, metadata: Metadata) -> None:
+    for number, entry in enumerate(made.entries, start=1):
+        terminal.say(f"checkpoint_{number}: {short(entry.imports)}; {entry.size_mb:.1f} MB")
+        for name in entry.imports:
+            if name not in metadata.items:
+                terminal.warn(f"{name} was not measured: its size and what it needs are unknown")
 
 
 def _show_rounds(terminal: Terminal, told: Explanation, demand: Demand) -> None:

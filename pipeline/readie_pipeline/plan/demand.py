@@ -51,22 +51,25 @@ class Demand:
 
 
 def demand_of(
-    requests: Iterable[Sequence[str]], items: Mapping[str, Item], rare_share: float = RARE_SHARE
+    requests: Sequence[Sequence[str]],
+    items: Mapping[str, Item],
+    rare_share: float = RARE_SHARE,
+    counts: Sequence[int] | None = None,
 ) -> Demand:
     """Reduce requests (each a list of import names) to the items they need.
 
+    ``counts`` is how often each was made; without it, once.
     Names that are no items, the standard library's among them, are left out. A dataset, model or
     tokenizer counts as the packages that loading it needs: a checkpoint holds imports, and only those.
     """
     graph = ItemGraph(items)
     needs: Counter[int] = Counter()
     asked: set[str] = set()
-    total = 0
-    for names in requests:
-        total += 1
+    counts = counts or [1] * len(requests)
+    for names, count in zip(requests, counts, strict=True):
         found = {item for name in names if (item := graph.nearest(name)) is not None}
         asked |= found
-        needs[graph.closure_of(found)] += 1
+        needs[graph.closure_of(found)] += count
     members = {bits: tuple(graph.names_in(bits)) for bits in needs}
     uses: Counter[str] = Counter()
     for bits, count in needs.items():
@@ -75,7 +78,7 @@ def demand_of(
     kept = {
         name
         for name, count in uses.items()
-        if count >= rare_share * total and items[name].resource_type is ResourceType.PACKAGE
+        if count >= rare_share * sum(counts) and items[name].resource_type is ResourceType.PACKAGE
     }
     sets: Counter[tuple[str, ...]] = Counter()
     for bits, count in needs.items():
@@ -88,5 +91,5 @@ def demand_of(
         sets=ordered,
         counts=[sets[one] for one in ordered],
         asked=frozenset(asked & kept),
-        total=total,
+        total=sum(counts),
     )

@@ -43,10 +43,11 @@ def plan_corpus(
     flavor: str,
     alpha: float,
     budget: Budget,
+    counts: Sequence[int] | None = None,
 ) -> Planned:
-    """``planner`` is ``greedy`` or ``exact``. Raises `PlanError`."""
+    """``planner`` is ``greedy`` or ``exact``; ``counts`` as in `demand_of`. Raises `PlanError`."""
     items = {name: measured.item() for name, measured in metadata.items.items()}
-    demand = demand_of(requests, items)
+    demand = demand_of(requests, items, counts=counts)
     costs = Costs(demand, alpha)
     explanation = None
     if planner == "exact":

@@ -42,7 +42,8 @@ class Ground:
     network: SandboxNetwork | None
 
 
-def _shape(rootfs: Rootfs) -> Shape:
+def shape_of(rootfs: Rootfs) -> Shape:
+    """The shape of every sandbox on this root filesystem."""
     return Shape(
         root=rootfs.root,
         binds=rootfs.binds,
@@ -63,7 +64,7 @@ class Launcher:
 
     def __init__(self, ground: Ground, variables: Mapping[str, str]) -> None:
         self.ground = ground
-        self.shape = _shape(ground.rootfs)
+        self.shape = shape_of(ground.rootfs)
         self._variables = variables
         self._runsc = Runsc(ground.build.path, ground.folder.state)
         self._children = Children()

@@ -61,6 +61,13 @@ def build_host_rootfs(folder: Path, python: Path) -> Rootfs:
     Everything appears at the path it has on the host. Raises `RuntimeUnavailableError` when the
     interpreter cannot run the executor or lies where it cannot be bound.
     """
+    rootfs = describe_host_rootfs(folder, python)
+    _lay_out(folder, rootfs.binds)
+    return rootfs
+
+
+def describe_host_rootfs(folder: Path, python: Path) -> Rootfs:
+    """What `build_host_rootfs` would give, with nothing written. Raises the same."""
     found = _take_inventory(python)
     if missing := [name for name, places in found["packages"].items() if not places]:
         raise RuntimeUnavailableError(f"{', '.join(missing)} not installed for {python}")
@@ -68,7 +75,6 @@ def build_host_rootfs(folder: Path, python: Path) -> Rootfs:
     site_folders = map(Path, found["site_folders"])
     wanted = [*_system_folders(), *_prefixes(found["prefixes"]), *site_folders, *packages]
     binds = tuple(Bind(path, str(path)) for path in _without_nested(wanted))
-    _lay_out(folder, binds)
     return Rootfs(folder, binds, found["executable"], _digest(found, binds))
 
 
