@@ -1,4 +1,4 @@
-"""Write docs/reference/ from the code: settings, commands, HTTP routes, errors.
+"""Write docs/reference/ from the code: settings, commands, HTTP routes, metrics, errors.
 
 python docs/reference.py           writes the pages
 python docs/reference.py --check   writes nothing; exit 1 names the pages that are out of date
@@ -8,7 +8,7 @@ import argparse
 import inspect
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,21 @@ from pydantic.fields import FieldInfo
 
 import readie
 from readie._cli import main as readie_commands
+from readie_gateway.app import create_app
+from readie_gateway.auth import Tokens
+from readie_gateway.bucket_view import BucketView
+from readie_gateway.catalogues import Catalogues
+from readie_gateway.fleet import FleetWatch
+from readie_gateway.metrics import Metrics
 from readie_gateway.openapi import openapi_document
 from readie_gateway.options import CallOptions
+from readie_gateway.services import Limits, Services
+from readie_gateway.sessions import SessionBook
 from readie_gateway.settings import GatewaySettings
+from readie_gateway.waiting import WaitingBoard
+from readie_infra.connecting import connect
+from readie_infra.objects import open_objects
+from readie_infra.store import CallStore
 from readie_pipeline.cli import cli as pipeline_commands
 from readie_wire.http import ProblemCode
 from readie_worker.settings import WorkerSettings
@@ -131,10 +143,48 @@ def routes_page() -> str:
     return "\n".join([*lines, ""])
 
 
+def metrics_page() -> str:
+    lines = ["# Metrics", "", "What a gateway tells Prometheus at `/metrics`.", ""]
+    lines += ["| metric | type | labels | what |", "|---|---|---|---|"]
+    for name, kind, labels, what in sorted(metrics()):
+        shown = ", ".join(f"`{label}`" for label in labels)
+        lines.append(f"| `{name}` | {kind} | {shown} | {cell(what)} |")
+    return "\n".join([*lines, ""])
+
+
+def metrics() -> Iterator[tuple[str, str, Sequence[str], str]]:
+    """Name, type, labels and help of each family of a gateway that follows a bucket."""
+    bucket = BucketView(open_objects("file:///nowhere"))
+    store = CallStore(connect("redis://nowhere"))
+    catalogues = Catalogues()
+    services = Services(
+        store=store,
+        blobs=None,
+        catalogues=catalogues,
+        fleet=FleetWatch(store, catalogues),
+        board=WaitingBoard(store, "gateway"),
+        metrics=Metrics(),
+        limits=Limits(),
+        sessions=SessionBook(store),
+        bucket=bucket,
+    )
+    create_app(services, Tokens({}))
+    # The library tells labels only along with values, so what it keeps for itself is read.
+    for collector in services.metrics._registry._collector_to_names:
+        kept = hasattr(collector, "_labelnames")
+        described: Iterable[Any] = [collector] if kept else collector.collect()
+        for one in described:
+            name = one._name if kept else one.name
+            kind = one._type if kept else one.type
+            text = one._documentation if kept else one.documentation
+            yield f"{name}_total" if kind == "counter" else name, kind, one._labelnames, text
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "settings.md": settings_page,
     "command-line.md": commands_page,
     "http-api.md": routes_page,
+    "metrics.md": metrics_page,
     "errors.md": errors_page,
 }
 

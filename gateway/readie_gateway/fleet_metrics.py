@@ -88,7 +88,9 @@ def _holdings(workers: Sequence[WorkerRecord]) -> Iterator[Metric]:
         labels=["worker", "generation", "tier"],
     )
     sizes = GaugeMetricFamily(
-        "readie_checkpoint_bytes", "Their bytes.", labels=["worker", "generation", "tier"]
+        "readie_checkpoint_bytes",
+        "Bytes of their files, by the same tiers.",
+        labels=["worker", "generation", "tier"],
     )
     refused = GaugeMetricFamily(
         "readie_checkpoints_refused",
