@@ -71,6 +71,7 @@ def summary(
         "role": role,
         "published": pointer.published if pointer and role == "current" else None,
         "workers": [worker.boot for worker, _ in serving(facts.generation, fleet)],
+        "arriving": list(_arriving(facts.generation, fleet)),
         "priced": facts.generation in priced,
         "current": facts.generation in priced[:1],
     }
@@ -81,6 +82,14 @@ def serving(generation: str, fleet: Fleet) -> Iterator[tuple[WorkerRecord, Gener
         for facts in worker.generations:
             if facts.generation == generation:
                 yield worker, facts
+
+
+def _arriving(generation: str, fleet: Fleet) -> Iterator[Mapping[str, Any]]:
+    """On which workers it is under way, and how far."""
+    for worker in fleet.workers:
+        sync = worker.holding.sync
+        if sync is not None and sync.arriving == generation:
+            yield {"worker": worker.boot, "bytes": sync.arrived_bytes, "of": sync.arriving_bytes}
 
 
 def worker_documents(generation: str, fleet: Fleet) -> Sequence[Mapping[str, Any]]:

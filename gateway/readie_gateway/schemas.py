@@ -211,6 +211,14 @@ class PublishedPointer(BaseModel):
     publication: str
 
 
+class Arrival(BaseModel):
+    """A worker that fetches a generation: ``bytes`` of it are there, of so many."""
+
+    worker: str
+    bytes: int
+    of: int
+
+
 class GenerationSummary(BaseModel):
     """``workers`` serve it; ``priced``: calls can be priced for it; ``current``: they are by default.
 
@@ -231,6 +239,7 @@ class GenerationSummary(BaseModel):
     role: str | None
     published: str | None
     workers: list[str]
+    arriving: list[Arrival]
     priced: bool
     current: bool
 

@@ -68,7 +68,7 @@ def view(gateway: Gateway) -> Any:
     return gateway.services.bucket
 
 
-async def hold(gateway: Gateway, made: Manifest) -> None:
+async def hold(gateway: Gateway, made: Manifest, arriving: str = "") -> None:
     """A worker that restores the empty checkpoint and refuses the other one."""
     facts = GenerationFacts(
         made.generation, made.catalogue_sha256, (EMPTY,), made.python, made.runtime
@@ -81,7 +81,16 @@ async def hold(gateway: Gateway, made: Manifest) -> None:
             "checkpoint_1": HeldCheckpoint(50, Tier.DISK, cached=0, refusal=REFUSAL),
         },
     )
-    sync = SyncState(leads=True, fetched_bytes=150, seconds=1.5, syncs=1, failures=2)
+    sync = SyncState(
+        leads=True,
+        arriving=arriving,
+        arriving_bytes=900 if arriving else 0,
+        arrived_bytes=300 if arriving else 0,
+        fetched_bytes=150,
+        seconds=1.5,
+        syncs=1,
+        failures=2,
+    )
     record = replace(
         DEFAULT_RECORD,
         boot="worker-1",
@@ -113,6 +122,17 @@ async def test_what_is_published_is_listed_with_who_serves_it(gateway: Gateway, 
     assert newest["workers"] == ["worker-1"]
     assert newest["priced"]
     assert newest["current"]
+
+
+async def test_how_far_a_generation_has_come_is_told(gateway: Gateway, put: Put) -> None:
+    first, second = put(2), put(3)
+    await view(gateway).refresh()
+    await hold(gateway, first, arriving=second.generation)
+    newest, serving = (await gateway.get("/v1/generations")).json()["generations"]
+    assert newest["arriving"] == [{"worker": "worker-1", "bytes": 300, "of": 900}]
+    assert serving["arriving"] == []
+    metrics = (await gateway.get("/metrics")).body.decode()
+    assert 'readie_sync_remaining_bytes{worker="worker-1"} 600.0' in metrics
 
 
 async def test_one_generation_tells_its_checkpoints_and_why_a_worker_refuses_one(

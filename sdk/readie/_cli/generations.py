@@ -44,6 +44,8 @@ def list_generations(*, as_json: bool) -> None:
             *(_count(len(one["workers"]), "worker"), _priced(one)),
         )
     Console().print(table)
+    for one in told["generations"]:
+        _echo_arrivals(one)
 
 
 def show_generation(generation: str, *, as_json: bool) -> None:
@@ -57,6 +59,7 @@ def show_generation(generation: str, *, as_json: bool) -> None:
     )
     click.echo(f"root filesystem {told['rootfs'] or UNKNOWN}, {_megabytes(told['size'])} MB")
     click.echo(f"in the bucket: {_role(told)}; calls: {_priced(told) or 'not priced'}")
+    _echo_arrivals(told)
     if told["error"]:
         click.echo(f"not all of it can be told: {told['error']}", err=True)
     console = Console()
@@ -93,6 +96,14 @@ def diff_generations(old: str, new: str, *, as_json: bool) -> None:
         click.echo(
             f"{_megabytes(sizes['new'])} of {_megabytes(sizes['total'])} MB are new to a worker "
             f"that has {found['old']}"
+        )
+
+
+def _echo_arrivals(generation: Mapping[str, Any]) -> None:
+    for one in generation["arriving"]:
+        click.echo(
+            f"{generation['generation']} arrives on {one['worker']}: {_megabytes(one['bytes'])} of "
+            f"{_megabytes(one['of'])} MB"
         )
 
 
