@@ -16,6 +16,7 @@ from readie_worker.sandbox.errors import (
     StartError,
 )
 from readie_worker.sandbox.gvisor.runtime import GVisorRuntime
+from support.gvisor_kit import FlakyRunsc
 from support.sandbox_kits import Bench, new_spec
 
 OpenGVisor = Callable[..., Awaitable[Bench]]
@@ -102,26 +103,6 @@ async def test_what_libraries_a_checkpoint_maps_is_recorded(bench: Bench) -> Non
     assert any(name.startswith(("libc.so", "libc-")) for name in names)
     assert any(name.startswith("_decimal") for name in names)
     assert all(len(file["sha256"]) == 64 and file["size"] > 0 for file in mapped)
-
-
-class FlakyRunsc:
-    """A `runsc` that does what the file ``orders`` in its folder says when asked to restore."""
-
-    def __init__(self, folder: Path, runsc: Path) -> None:
-        self.path = folder / "runsc"
-        self._orders = folder / "orders"
-        self.path.write_text(
-            "#!/bin/sh\n"
-            f'case " $* " in *" restore "*) [ -f {self._orders} ] && . {self._orders};; esac\n'
-            f'exec {runsc} "$@"\n'
-        )
-        self.path.chmod(0o755)
-
-    def order(self, script: str | None) -> None:
-        if script is None:
-            self._orders.unlink()
-        else:
-            self._orders.write_text(script)
 
 
 @pytest.fixture

@@ -30,6 +30,26 @@ def real_runsc() -> Path:
     return found.resolve()
 
 
+class FlakyRunsc:
+    """A `runsc` that does what the file ``orders`` in its folder says when asked to restore."""
+
+    def __init__(self, folder: Path, runsc: Path) -> None:
+        self.path = folder / "runsc"
+        self._orders = folder / "orders"
+        self.path.write_text(
+            "#!/bin/sh\n"
+            f'case " $* " in *" restore "*) [ -f {self._orders} ] && . {self._orders};; esac\n'
+            f'exec {runsc} "$@"\n'
+        )
+        self.path.chmod(0o755)
+
+    def order(self, script: str | None) -> None:
+        if script is None:
+            self._orders.unlink()
+        else:
+            self._orders.write_text(script)
+
+
 class GVisorKit:
     """See `support.sandbox_kits.Kit`."""
 

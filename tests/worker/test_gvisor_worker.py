@@ -12,11 +12,12 @@ from readie_wire.keys import new_session_id
 from readie_wire.manifest import Manifest
 from readie_wire.outcome import ErrorKind, StartKind
 from readie_wire.records import Choice, SessionRecord
+from readie_worker.holdings import QUARANTINE_AFTER
 from readie_worker.sandbox.guarded import GuardedRuntime
 from readie_worker.service import Worker
 from support.calling import Caller, until
 from support.generations import write_generation
-from support.gvisor_kit import GVisorKit
+from support.gvisor_kit import FlakyRunsc, GVisorKit, real_runsc
 
 StartWorker = Callable[..., AbstractAsyncContextManager[Worker]]
 
@@ -36,8 +37,14 @@ class Captured:
 
 
 @pytest.fixture
-async def captured(short_path: Path) -> AsyncIterator[Captured]:
-    kit = GVisorKit(short_path, {}, ahead=1)
+def runsc(short_path: Path) -> FlakyRunsc:
+    """The real one, until it is told to fail."""
+    return FlakyRunsc(short_path, real_runsc())
+
+
+@pytest.fixture
+async def captured(short_path: Path, runsc: FlakyRunsc) -> AsyncIterator[Captured]:
+    kit = GVisorKit(short_path, {}, ahead=1, runsc=runsc.path)
     await kit.runtime.open()
     try:
         checkpoint = (await kit.capture("decimal")).key.rpartition("/")[2]
@@ -100,6 +107,31 @@ async def test_a_damaged_image_becomes_a_cold_start(
         assert ended.value == 42
         assert ended.receipt.start_kind is StartKind.COLD
         assert ended.receipt.fallback_reason
+
+
+async def test_a_restore_that_fails_now_and_then_costs_a_cold_start_and_for_good_the_checkpoint(
+    captured: Captured, runsc: FlakyRunsc, start_worker: StartWorker, caller: Caller
+) -> None:
+    runtime = GuardedRuntime(captured.kit.runtime)
+    settings = {"artifacts": captured.folder, "network": "none"}
+
+    async def start_kind() -> StartKind | None:
+        ended = await caller.call(lambda: print("ran"), choice=captured.choice)
+        assert ended.stdout == "ran\n", "not exactly once"
+        return ended.receipt.start_kind
+
+    async with start_worker(runtime, spares=0, **settings) as worker:
+        await until(lambda: any(held.checkpoints for held in worker.describe().generations))
+        runsc.order("exit 3")
+        assert await start_kind() is StartKind.COLD
+        runsc.order(None)
+        assert await start_kind() is StartKind.RESTORED
+        runsc.order("exit 3")
+        for _ in range(QUARANTINE_AFTER):
+            assert await start_kind() is StartKind.COLD
+        assert any("in quarantine" in note for note in worker.describe().notes)
+        runsc.order(None)
+        assert await start_kind() is StartKind.COLD
 
 
 async def test_a_session_keeps_its_restored_sandbox(
