@@ -194,7 +194,7 @@ def test_an_environment_is_analyzed_with_what_its_scripts_import(
     (scripts / "sell.py").write_text("from shop import till, price\nimport helper")
     (scripts / "helper.py").write_text("")
     data = tmp_path / "data"
-    said = succeed("corpus", "--folder", scripts, "--data", data)
+    said = succeed("corpus", "--folder", scripts, "--data", data, "--python", environment.python)
     assert "2 workloads, 1 of them import no package" in said
     dataset = load_dataset((data / "datasets/cpu.json").read_bytes())
     assert dataset.requests()[1] == ("shop", "shop.till", "shop.price")

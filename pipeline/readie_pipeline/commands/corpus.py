@@ -103,7 +103,7 @@ def corpus(
             "give --folder, --import-sets, --recorded, --kaggle, --hugging-face or --model"
         )
     workspace = Workspace(data, flavor)
-    installed = _installed(python)
+    installed = _installed(python) if folders or checking else frozenset()
     workloads = list(workspace.read_dataset().workloads) if append else []
     for folder in folders:
         workloads += _kept(terminal, read_folder(folder, {_top(name) for name in installed}))
@@ -210,7 +210,8 @@ def _summarise(terminal: Terminal, checked: Checked, path: Path) -> None:
 
 
 def _by_count(names: Counter[str]) -> Sequence[str]:
-    return [f"{name} {count}" for name, count in names.most_common()]
+    ordered = sorted(names.items(), key=lambda entry: (-entry[1], entry[0]))
+    return [f"{name} {count}" for name, count in ordered]
 
 
 def _top(name: str) -> str:

@@ -74,7 +74,9 @@ _NAMESPACE_DEPTH = 3  # `google.cloud.storage`, `azure.ai.ml`
 def importable_unit(module: str) -> str:
     """The part of a dotted name that one distribution provides whole: as a rule its first name."""
     parts = module.split(".")
-    return ".".join(parts[: _NAMESPACE_DEPTH if parts[0] in _NAMESPACES else 1])
+    if parts[0] not in _NAMESPACES:
+        return parts[0]
+    return ".".join(parts[: 2 if ".".join(parts[:2]) in _ELSEWHERE else _NAMESPACE_DEPTH])
 
 
 def distributions_for(unit: str) -> Sequence[str]:
@@ -83,8 +85,6 @@ def distributions_for(unit: str) -> Sequence[str]:
     A bare namespace has none: it comes with whatever fills it.
     """
     parts = unit.split(".")
-    if parts[0] not in _NAMESPACES:
+    if unit in _ELSEWHERE or parts[0] not in _NAMESPACES:
         return [canonicalize_name(_ELSEWHERE.get(unit, unit))]
-    if special := _ELSEWHERE.get(".".join(parts[:2])):
-        return [special]
     return [canonicalize_name("-".join(parts[:size])) for size in range(len(parts), 1, -1)]

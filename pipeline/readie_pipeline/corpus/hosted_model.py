@@ -68,7 +68,9 @@ class HostedModel:
         self._model = endpoint.model
         self._domains = domains
         self._limit = limit
-        self.key = f"model {endpoint.azure or endpoint.base_url or 'openai'} {self._model}"
+        # Addresses may hold credentials, and this is written down.
+        address = str(endpoint.azure or endpoint.base_url)
+        self.key = f"model {hashlib.sha256(address.encode()).hexdigest()[:12]} {self._model}"
         self.title = f"programs by {self._model}"
 
     def references(self) -> Iterator[str]:

@@ -50,7 +50,7 @@ _NOT_THERE = (
 )
 
 
-class NotThereError(Exception):
+class NotThereError(ServiceError):
     """The hub does not have it, or does not show it to this account."""
 
 
@@ -163,11 +163,13 @@ class _PatientClient(httpx2.Client):
     """Raises our error where the library would wait and ask again for as long as it is told to."""
 
     def __init__(self, patience: Patience) -> None:
-        super().__init__(timeout=patience.deadline_s, follow_redirects=True)
+        super().__init__(follow_redirects=True)
+        self._deadline = httpx2.Timeout(patience.deadline_s)
 
-    def send(self, *arguments: Any, **options: Any) -> httpx2.Response:
+    def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        request.extensions["timeout"] = self._deadline.as_dict()  # most requests ask for none
         try:
-            response = super().send(*arguments, **options)
+            response = super().send(request, **options)
         except httpx2.TransportError as error:
             raise _broken(error) from error
         if response.status_code in BUSY:

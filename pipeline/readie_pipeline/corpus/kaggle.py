@@ -70,7 +70,9 @@ class Kaggle:
         request.sort_by = KernelsListSortType.VOTE_COUNT
         request.page, request.page_size = page, _PAGE
         listed = self.ask(lambda: self._kernels.list_kernels(request))
-        return [kernel.ref for kernel in listed.kernels] if listed else []
+        if listed is None:
+            raise ServiceError(f"{self.title} does not let this account search")
+        return [kernel.ref for kernel in listed.kernels]
 
     def notebook(self, reference: str) -> ApiGetKernelResponse | None:
         """``None`` when it is not there any more. Raises `ServiceError`."""
@@ -79,7 +81,7 @@ class Kaggle:
         return self.ask(lambda: self._kernels.get_kernel(request))
 
     def ask(self, question: Callable[[], T]) -> T | None:
-        """Foreign errors become ours; what is not there is ``None``."""
+        """Foreign errors become ours; what is not there, or not shown, is ``None``."""
         try:
             return question()
         except requests.HTTPError as error:

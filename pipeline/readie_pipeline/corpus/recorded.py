@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import requests
+from requests.auth import AuthBase
 
 from readie_pipeline.corpus.dataset import Resources, Workload
 from readie_pipeline.corpus.patience import Patience, failure, refusal
@@ -24,7 +25,7 @@ def fetch_recorded(
 ) -> Sequence[Workload]:
     """Ask a gateway for ``days`` (all that it keeps). Raises `CorpusError`."""
     session = patience.session()
-    session.headers["Authorization"] = f"Bearer {token}"
+    session.auth = _Bearer(token)
     wanted = {} if days is None else {"days": str(days)}
     address = f"{url.rstrip('/')}{API_PREFIX}/imports"
     try:
@@ -37,6 +38,17 @@ def fetch_recorded(
         raise failure(_TITLE, error) from error
     except UnicodeDecodeError as error:
         raise CorpusError(f"{url}: {error}") from error
+
+
+class _Bearer(AuthBase):
+    """As a header alone, a line of ``.netrc`` for the same host would take its place."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers["Authorization"] = f"Bearer {self._token}"
+        return request
 
 
 def load_recorded(path: Path) -> Sequence[Workload]:
