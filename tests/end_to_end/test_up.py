@@ -115,7 +115,8 @@ def test_a_part_that_dies_is_started_again(short_path: Path) -> None:
         worker = next(
             pid
             for pid in family(up.process.pid)
-            if b"readie_worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            # Not its supervisor, `readie_worker.supervisor`.
+            if Path(f"/proc/{pid}/cmdline").read_bytes().endswith(b"\0readie_worker\0")
         )
         os.kill(worker, signal.SIGKILL)
         until("it is told", lambda: "starting again: the worker" in up.printed)
