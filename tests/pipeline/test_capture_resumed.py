@@ -1,6 +1,9 @@
 """A capture that was killed or failed goes on where it was, and takes nothing half for whole."""
 
+import asyncio
+import itertools
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +25,8 @@ from support.processes import tied
 
 DEADLINE_S = 100.0
 IMAGE = "image"
+RECORDS = "generation/checkpoints/*/meta.json"
+KILLED, FAILED = 77, 78  # exit codes
 
 
 class PaperCapturer:
@@ -206,6 +211,59 @@ async def test_two_captures_of_one_second_are_two_generations(capture: Capture) 
     second = (await capture.run(["numpy"], PaperCapturer())).recorded.manifest
     assert first.nonce != second.nonce
     assert first.generation[-8:] != second.generation[-8:]
+
+
+STEPS = frozenset({"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"})
+
+
+def die_at(step: int, folder: Path) -> None:
+    """End this process, as SIGKILL does, before its ``step``th operation on files in ``folder``."""
+    steps = itertools.count(1)
+
+    def count(event: str, arguments: tuple[object, ...]) -> None:
+        if event in STEPS and str(arguments[0]).startswith(str(folder)) and next(steps) == step:
+            os._exit(KILLED)
+
+    sys.addaudithook(count)
+
+
+def dies(capture: Capture, step: int) -> bool:
+    """Capture in a process that dies at that step; False: it was through before."""
+    child = os.fork()
+    if child == 0:
+        status = FAILED
+        try:
+            die_at(step, capture.out.parent)
+            asyncio.run(capture("numpy", "pandas"))
+            status = 0
+        finally:
+            os._exit(status)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, KILLED)
+    return status == KILLED
+
+
+def test_a_kill_at_any_step_loses_nothing_and_leaves_nothing_half(tmp_path: Path) -> None:
+    earlier = Capture(tmp_path / "earlier")
+    asyncio.run(earlier("six"))
+    replaced = load_manifest((earlier.out / "manifest.json").read_bytes())
+    for step in itertools.count(1):
+        folder = tmp_path / str(step)
+        shutil.copytree(earlier.out.parent, folder)
+        capture = Capture(folder)
+        if not dies(capture, step):
+            break
+        whole = {record.parent.name for record in capture.stage.glob(RECORDS)}
+        captured = asyncio.run(capture("numpy", "pandas"))
+        assert set(captured) == {"checkpoint_1", "checkpoint_2"} - whole
+        later = load_manifest((capture.out / "manifest.json").read_bytes())
+        assert later.generation != replaced.generation
+        assert [one.imports for one in later.checkpoints] == [("numpy",), ("pandas",)]
+        for one in later.checkpoints:
+            image = capture.out / "checkpoints" / one.id / IMAGE
+            assert image.read_text() == f"{one.imports}"
+        assert names_in(folder) == ["generation"]
+    assert step > 20, "hardly any step was seen"
 
 
 def sandboxes(folder: Path) -> list[int]:
