@@ -1,4 +1,4 @@
-"""Takes the network from measured processes, or says that it cannot."""
+"""Takes the network from measured processes, and says how, or that it cannot."""
 
 from collections.abc import Sequence
 
@@ -12,4 +12,5 @@ def offline_wrapper(terminal: Terminal) -> Sequence[str]:
     if wrapper is None:
         terminal.warn("packages are measured with the network on: `unshare --net` is refused here")
         return ()
+    terminal.note(f"packages are measured without a network, by `{' '.join(wrapper[:-1])}`")
     return wrapper

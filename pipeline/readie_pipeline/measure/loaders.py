@@ -9,7 +9,8 @@ from readie_pipeline.errors import MeasureError
 from readie_pipeline.measure.probing import Call
 from readie_wire.catalogue import ResourceType
 
-# `sklearn:NAME` in the names of datasets: what scikit-learn brings with it, by its loader's name.
+_SKLEARN = "sklearn:"
+# What scikit-learn brings with it; everything else it fetches once and keeps.
 _BUNDLED = frozenset({"breast_cancer", "diabetes", "digits", "iris", "linnerud", "wine"})
 _LOCAL = {"local_files_only": True}
 
@@ -103,12 +104,20 @@ def call_for(kind: ResourceType, path: Path, installed: Container[str]) -> Call:
     raise MeasureError(f"{path} holds no {kind} of a kind that is known here")
 
 
-def bundled_call(name: str, installed: Container[str]) -> Call | None:
-    """For a dataset that scikit-learn brings with it, as ``sklearn:iris``."""
-    place, _, dataset = name.rpartition(":")
-    if place != "sklearn" or dataset not in _BUNDLED or "sklearn" not in installed:
+def sklearn_call(name: str, folder: Path, installed: Container[str]) -> Call | None:
+    """How to load scikit-learn's own ``sklearn:iris``, or what it has fetched into ``folder``.
+
+    ``None`` when ``name`` is no such dataset or not here.
+    """
+    dataset = name.removeprefix(_SKLEARN)
+    if dataset == name or not dataset.isidentifier() or "sklearn" not in installed:
         return None
-    return Call("sklearn.datasets", f"load_{dataset}")
+    if dataset in _BUNDLED:
+        return Call("sklearn.datasets", f"load_{dataset}")
+    if not folder.is_dir():
+        return None
+    options = {"data_home": str(folder), "download_if_missing": False}
+    return Call("sklearn.datasets", f"fetch_{dataset}", options=options)
 
 
 def _fitting(kind: ResourceType, path: Path) -> Iterator[tuple[Loader, Sequence[Path]]]:

@@ -18,19 +18,21 @@ _FOLDERS = {
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """``given`` maps item names to paths, and goes first.
+    """``given`` maps item names to paths, and goes first; ``None`` is for what lies in a cache.
 
-    ``hub`` is the cache of the Hugging Face hub, ``kaggle`` that of Kaggle's client.
+    ``hub`` is the cache of the Hugging Face hub, ``kaggle`` that of Kaggle's client, ``sklearn``
+    what scikit-learn has fetched.
     """
 
     hub: Path
     kaggle: Path
-    given: Mapping[str, Path] = field(default_factory=dict)
+    sklearn: Path
+    given: Mapping[str, Path | None] = field(default_factory=dict)
 
     def find(self, item: str) -> Path | None:
         """The file or folder of an item such as ``model:org/name``; ``None`` when it is not here."""
-        if item in self.given:
-            return self.given[item]
+        if (given := self.given.get(item)) is not None:
+            return given
         kind, name = parted(item)
         if (handle := _KAGGLE.fullmatch(name)) is not None:
             return _newest(self.kaggle / "datasets" / handle[1] / "versions")

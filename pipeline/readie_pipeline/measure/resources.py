@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from readie_pipeline.errors import MeasureError
 from readie_pipeline.measure.inventory import Inventory
-from readie_pipeline.measure.loaders import LIBRARIES, bundled_call, call_for
+from readie_pipeline.measure.loaders import LIBRARIES, call_for, sklearn_call
 from readie_pipeline.measure.locating import Places, parted
 from readie_pipeline.measure.probing import Call
 
@@ -46,7 +46,7 @@ def _call_for(item: str, places: Places, installed: Container[str]) -> Call | No
     kind, name = parted(item)
     path = places.find(item)
     if path is None:
-        return bundled_call(name, installed)
+        return sklearn_call(name, places.sklearn, installed)
     if not path.exists():
         raise MeasureError(f"{path} is not there")
     return call_for(kind, path, installed)
