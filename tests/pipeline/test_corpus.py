@@ -11,6 +11,7 @@ from readie_pipeline.corpus.folder import read_folder
 from readie_pipeline.corpus.import_sets import read_import_sets
 from readie_pipeline.corpus.notebooks import NotebookError, python_cells, without_magics
 from readie_pipeline.corpus.reading import read_code
+from readie_pipeline.corpus.recorded import load_recorded
 from readie_pipeline.corpus.sources import Found
 from readie_pipeline.errors import CorpusError
 
@@ -201,6 +202,32 @@ def test_a_bad_line_is_named(tmp_path: Path, line: str, reason: str) -> None:
     file.write_text('{"imports": []}\n' + line)
     with pytest.raises(CorpusError, match=reason):
         list(read_import_sets(file))
+
+
+def test_a_saved_file_of_recorded_calls_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "recorded.jsonl"
+    line = '{"imports": ["six", "os"], "count": 2, "day": "2026-11-29"}\n'
+    file.write_text(line + "\n" + line)
+    (workload,) = load_recorded(file)
+    assert (workload.source, workload.resources.packages) == ("recorded", ("six",))
+    assert workload.count == 4
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"imports": ["six"], "count": 2',
+        '{"imports": ["six"]}',
+        '{"imports": "six", "count": 1}',
+        '{"imports": [1], "count": 1}',
+        '{"imports": [], "count": 0}',
+    ],
+)
+def test_a_bad_line_of_recorded_calls_is_named(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "recorded.jsonl"
+    file.write_text(f"\n{line}")
+    with pytest.raises(CorpusError, match=r"recorded.jsonl, line 2: "):
+        load_recorded(file)
 
 
 def test_a_corpus_reads_back_as_it_was_written() -> None:

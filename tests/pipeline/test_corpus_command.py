@@ -12,8 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from readie_pipeline.cli import cli
+from readie_pipeline.commands.corpus_services import gateway_token, kaggle_login
 from readie_pipeline.corpus.dataset import Dataset, load_dataset
-from readie_pipeline.errors import ServiceError
+from readie_pipeline.errors import CorpusError, ServiceError
 from readie_pipeline.workspace import Workspace
 from support.fake_services import (
     GATEWAY_TOKEN,
@@ -197,3 +198,53 @@ def test_what_does_not_fit_together_is_refused(arguments: tuple[str, ...], said:
     done = CliRunner().invoke(cli, ["corpus", *arguments])
     assert done.exit_code == 2
     assert said in " ".join(done.stderr.split())
+
+
+def test_nobody_is_asked_when_nothing_is_to_be_checked_and_no_code_stays(
+    fake: FakeServices, environment: dict[str, str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "scripts"
+    folder.mkdir()
+    (folder / "lose.py").write_text("import nosuch")
+    run(corpus(fake, tmp_path, "--folder", folder, "--no-check", "--no-code"), environment)
+    (workload,) = read(tmp_path).workloads
+    assert (workload.resources.packages, workload.code) == (("nosuch",), ())
+    assert not fake.asked
+
+
+def test_a_token_comes_from_a_file_the_environment_or_the_service_of_this_machine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    url = "http://127.0.0.1:8777"
+    monkeypatch.setenv("READIE_DATA_DIR", str(tmp_path))
+    monkeypatch.delenv("READIE_AUTH_TOKEN", raising=False)
+    assert gateway_token(url, None) == ""
+    kept = tmp_path / "token"
+    kept.write_text("up:of-readie-up\n")
+    (tmp_path / "service.json").write_text(json.dumps({"url": url, "token_file": str(kept)}))
+    assert gateway_token(f"{url}/", None) == "of-readie-up"
+    assert gateway_token("http://other.example", None) == ""
+    monkeypatch.setenv("READIE_AUTH_TOKEN", "of-the-environment")
+    assert gateway_token(url, None) == "of-the-environment"
+    given = tmp_path / "given"
+    given.write_text("of-a-file")
+    assert gateway_token(url, given) == "of-a-file"
+    given.write_text("")
+    with pytest.raises(CorpusError, match="given holds no token"):
+        gateway_token(url, given)
+
+
+def test_kaggle_is_logged_in_to_as_by_its_own_tools(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("KAGGLE_USERNAME", "KAGGLE_KEY", "KAGGLE_CONFIG_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    assert kaggle_login() is None
+    monkeypatch.setenv("KAGGLE_CONFIG_DIR", str(tmp_path))
+    with pytest.raises(CorpusError, match="holds no username and key"):
+        kaggle_login()
+    (tmp_path / "kaggle.json").write_text('{"username": "ada", "key": "k1"}')
+    assert kaggle_login() == ("ada", "k1")
+    monkeypatch.setenv("KAGGLE_USERNAME", "bob")
+    monkeypatch.setenv("KAGGLE_KEY", "k2")
+    assert kaggle_login() == ("bob", "k2")

@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -110,9 +111,16 @@ def test_a_service_answers(stocked: FakeServices, ask: Ask) -> None:
     assert ask(stocked, PATIENCE)
 
 
-@every_service
+@pytest.mark.parametrize("ask", [ask_index, ask_hub])
 def test_a_service_that_asks_for_a_pause_gets_it(stocked: FakeServices, ask: Ask) -> None:
-    # A service that names no second: the others of its kind are waited for in whole ones.
+    stocked.troubles = [Trouble("/", 1, 429, {"Retry-After": "1"})]
+    assert ask(stocked, PATIENCE)
+    first, second = stocked.asked_at
+    assert second - first >= 1.0
+
+
+@every_service
+def test_a_service_that_is_busy_is_asked_again(stocked: FakeServices, ask: Ask) -> None:
     stocked.troubles = [Trouble("/", 1, 429, {"Retry-After": "0"}), Trouble("/", 1, 503)]
     assert ask(stocked, PATIENCE)
     assert sum(stocked.asked.values()) == 3
@@ -158,11 +166,12 @@ def test_an_answer_that_is_cut_short_is_no_answer(stocked: FakeServices, ask: As
 
 
 @every_service
-def test_nobody_at_the_address_is_told(stocked: FakeServices, ask: Ask) -> None:
-    with fake_services() as gone:
-        pass
-    with pytest.raises(ServiceError, match="cannot be reached"):
-        ask(gone, HASTE)
+def test_nobody_at_the_address_is_told(ask: Ask) -> None:
+    with socket.socket() as nobody:  # bound, so that it is nobody else's, and not listening
+        nobody.bind(("127.0.0.1", 0))
+        gone = FakeServices(f"http://127.0.0.1:{nobody.getsockname()[1]}")
+        with pytest.raises(ServiceError, match="cannot be reached"):
+            ask(gone, HASTE)
 
 
 def test_what_is_not_there_is_not_there(stocked: FakeServices) -> None:

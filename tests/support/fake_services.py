@@ -23,7 +23,7 @@ MODEL_KEY = "sk-secret-3"
 GATEWAY_TOKEN = "gateway-secret-4"
 SECRETS = (KAGGLE_LOGIN[1], HUB_TOKEN, MODEL_KEY, GATEWAY_TOKEN)
 
-LONGEST_HANG_S = 20.0  # a request that hangs ends with its server, or after this
+LONGEST_HANG_S = 60.0  # a request that hangs ends with its server, or after this
 
 
 @dataclass
@@ -65,6 +65,7 @@ class FakeServices:
     recorded: list[dict[str, Any]] = field(default_factory=list)
     troubles: list[Trouble] = field(default_factory=list)
     asked: Counter[str] = field(default_factory=Counter)
+    asked_at: list[float] = field(default_factory=list)  # seconds, of each request
     hanging: threading.Event = field(default_factory=threading.Event)
     released: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -75,6 +76,7 @@ class FakeServices:
     def trouble_at(self, path: str) -> Trouble | None:
         with self.lock:
             self.asked[path] += 1
+            self.asked_at.append(time.monotonic())
             for trouble in self.troubles:
                 if trouble.where in path and trouble.times > 0:
                     trouble.times -= 1

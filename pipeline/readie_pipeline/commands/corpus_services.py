@@ -114,7 +114,7 @@ class Services:
 
     @cached_property
     def _kaggle(self) -> "Kaggle":
-        return open_kaggle(_kaggle_login(), self.patience, self.kaggle_url)
+        return open_kaggle(kaggle_login(), self.patience, self.kaggle_url)
 
     @cached_property
     def _hugging_face(self) -> "HuggingFace":
@@ -164,7 +164,7 @@ def service_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return described
 
 
-def _kaggle_login() -> tuple[str, str] | None:
+def kaggle_login() -> tuple[str, str] | None:
     """As Kaggle's own tools find it. Tokens, and the file in its usual place, its library finds."""
     username, key = os.environ.get("KAGGLE_USERNAME"), os.environ.get("KAGGLE_KEY")
     if username and key:
