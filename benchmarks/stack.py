@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,11 +49,16 @@ def capture(out: Path, import_sets: Sequence[str], *, runtime: str = "fork") -> 
 
 @contextmanager
 def running(
-    generation: Path, *, runtime: str = "fork", tokens: Sequence[str] = ()
+    generation: Path | None,
+    *,
+    runtime: str = "fork",
+    tokens: Sequence[str] = (),
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[Stack]:
     """``readie up`` on a free port with its own data folder; ended with Ctrl-C.
 
     ``tokens`` (``id:secret``) are those it accepts, the first for `Stack.token`; else it makes one.
+    Without a generation it makes none either; ``settings`` can name a bucket that it follows.
     """
     with tempfile.TemporaryDirectory(prefix="readie-bench-") as folder:
         data = Path(folder)
@@ -61,9 +66,11 @@ def running(
             (data / "token").write_text("\n".join(tokens) + "\n")
         port = free_port()
         command = [sys.executable, "-m", "readie", "up", "--port", str(port)]
-        command += ["--data-dir", folder, "--generations", str(generation), "--runtime", runtime]
+        command += ["--data-dir", folder, "--runtime", runtime]
+        command += ["--no-warm"] if generation is None else ["--generations", str(generation)]
         process = subprocess.Popen(
             command,
+            env={**os.environ, **(settings or {})},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
