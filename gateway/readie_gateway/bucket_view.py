@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from readie_gateway.published import fetch_catalogue
 from readie_infra.bucket import Bucket, BucketError, Trust, expand
@@ -62,7 +64,7 @@ class BucketView:
 
     async def refresh(self) -> None:
         try:
-            found = [one.pointer for one in await asyncio.to_thread(pointers, self._bucket.store)]
+            found = [one.pointer for one in await _aside(pointers, self._bucket.store)]
             for target in (target for pointer in found for target in pointer.targets):
                 await self.generation(target.generation)
         except (BucketError, ObjectError) as error:
@@ -85,7 +87,7 @@ class BucketView:
         """None when it is not in the bucket. Raises `BucketError`, `ObjectError`."""
         found = self._known.pop(generation, None)
         if found is None:
-            found = await asyncio.to_thread(self._read, generation)
+            found = await _aside(self._read, generation)
         if found is not None:
             _remember(self._known, generation, found)
         return found
@@ -129,6 +131,28 @@ class BucketView:
             if store.head(key) is not None:
                 return self._bucket.open(store.get(key).data, flavor, generation)
         return None
+
+
+async def _aside(work: Callable[..., _T], *arguments: Any) -> _T:
+    """Run it in a thread that the process does not wait for at its end: a bucket may be away for long."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[_T] = loop.create_future()
+
+    def settle(settled: Callable[[Any], None], value: object) -> None:
+        if not done.done():  # nobody waits for it any more
+            settled(value)
+
+    def run() -> None:
+        outcome: tuple[Callable[[Any], None], object]
+        try:
+            outcome = (done.set_result, work(*arguments))
+        except Exception as error:  # noqa: BLE001 - raised where it is waited for
+            outcome = (done.set_exception, error)
+        with suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(settle, *outcome)
+
+    threading.Thread(target=run, name="looking at the bucket", daemon=True).start()
+    return await done
 
 
 def _remember(known: dict[str, _T], generation: str, found: _T) -> None:

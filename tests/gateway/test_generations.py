@@ -1,12 +1,15 @@
 """What an operator is told of generations: published, held, refused, and a nudge to look."""
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from readie_gateway.bucket_view import BucketView
 from readie_infra.nudges import Nudges
 from readie_infra.objects import ObjectStore, open_objects
 from readie_pipeline.publish.publishing import publish
@@ -122,6 +125,24 @@ async def test_what_is_published_is_listed_with_who_serves_it(gateway: Gateway, 
     assert newest["workers"] == ["worker-1"]
     assert newest["priced"]
     assert newest["current"]
+
+
+class Hanging:
+    """A store that answers nothing."""
+
+    url = "s3://hanging"
+
+    def list(self, prefix: str) -> Any:
+        threading.Event().wait()
+
+
+def test_a_bucket_that_does_not_answer_holds_up_nobody_who_ends() -> None:
+    async def look() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await BucketView(cast(ObjectStore, Hanging())).refresh()
+
+    asyncio.run(look())
 
 
 async def test_how_far_a_generation_has_come_is_told(gateway: Gateway, put: Put) -> None:

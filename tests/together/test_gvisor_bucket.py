@@ -11,7 +11,7 @@ from support.gvisor_kit import real_runsc
 from support.published import quietly, stock_of
 from support.redis_servers import RedisServer
 from support.s3_servers import S3Server
-from support.stack import running_stack
+from support.stack import Stack, running_stack
 
 CAPTURE_DEADLINE_S = 100
 
@@ -42,6 +42,13 @@ def test_a_call_restores_a_checkpoint_that_came_from_the_bucket(
     with running_stack(valkey.url, short_path, settings=settings) as stack:
         stack.until("the generation is held", lambda: stack.holds(tmp_path / "captured"))
         answer = stack.invoke(source="import click\nresult = click.__name__")
+        stack.until("its image is seen in memory", lambda: all_in_memory(stack))
     assert answer["value"] == "click", answer
     assert answer["receipt"]["start_kind"] in ("restored", "pool")
     assert answer["receipt"]["generation"] == stock.manifest.generation
+
+
+def all_in_memory(stack: Stack) -> bool:
+    (record,) = stack.worker_records()
+    (held,) = record["holding"]["generations"]
+    return all(one["tier"] == "memory" and one["ready"] for one in held["checkpoints"].values())

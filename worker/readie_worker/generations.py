@@ -19,6 +19,7 @@ from readie_wire.pricing import PricedCatalogue
 from readie_wire.versions import MANIFEST_VERSION, READABLE_PROTOCOLS, python_minor
 from readie_worker.errors import GenerationError, UnfitError
 from readie_worker.sandbox.api import Checkpoint
+from readie_worker.valuing import seconds_saved
 
 MANIFEST = "manifest.json"
 CATALOGUE = "catalogue.json"
@@ -43,7 +44,8 @@ class Machine:
 class Generation:
     """A generation that was read. ``usable`` and ``refused`` (with the reason) are by checkpoint id.
 
-    ``sizes`` are the bytes on the disk of those that are usable.
+    ``sizes`` are the bytes on the disk of those that are usable, ``saved`` the seconds that a start
+    from each checkpoint of the catalogue saves.
     """
 
     manifest: Manifest
@@ -52,6 +54,7 @@ class Generation:
     usable: Mapping[str, Checkpoint]
     refused: Mapping[str, Refusal]
     sizes: Mapping[str, int]
+    saved: Mapping[str, float]
 
     @property
     def id(self) -> str:
@@ -121,6 +124,7 @@ def read_generation(folder: Path, machine: Machine) -> Generation:
         usable=usable,
         refused=refused,
         sizes={name: folder_bytes(folder / CHECKPOINTS / name) for name in usable},
+        saved=seconds_saved(priced.catalogue),
     )
 
 

@@ -24,7 +24,6 @@ from readie_worker.generations import (
 )
 from readie_worker.sandbox.api import Checkpoint, Runtime
 from readie_worker.sandbox.errors import SandboxError
-from readie_worker.valuing import seconds_saved
 
 QUARANTINE_AFTER = 3  # failures in a row: once may be bad luck, three times is a bad checkpoint
 POLL_S = 1.0  # how often the manifest is looked at
@@ -99,12 +98,12 @@ class Holdings:
         held = self._held
         if held is None:
             return ()
-        saved = seconds_saved(held.generation.priced.catalogue)
+        saved = held.generation.saved
 
         def value(name: str) -> tuple[float, str]:
             return -saved.get(name, 0.0) * (1 + held.starts[name]), name
 
-        return [held.adopted[name] for name in sorted(held.adopted.copy(), key=value)]
+        return [held.adopted[name] for name in sorted(held.adopted, key=value)]
 
     @property
     def refused(self) -> Mapping[str, Refusal]:
@@ -145,6 +144,7 @@ class Holdings:
                 runtime=manifest.runtime,
                 startup_cold_s=manifest.startup_s.cold,
                 startup_restore_s=manifest.startup_s.restore,
+                import_factor=manifest.startup_s.import_factor,
                 import_environment={
                     entry.id: entry.import_environment
                     for entry in manifest.checkpoints
