@@ -169,6 +169,7 @@ def show(terminal: Terminal, report: Report, out: Path) -> None:
     )
     terminal.say(f"generation {recorded.manifest.generation} is in {out}")
     terminal.say(f"next: readie up --generations {out}")
+    terminal.say(f"to look at it: readie-pipeline report --generation {out}")
 
 
 def alpha_line(report: Report) -> str:

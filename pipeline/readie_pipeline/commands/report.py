@@ -8,7 +8,7 @@ from readie_pipeline.capture.staging import CATALOGUE, CHECKPOINTS, MANIFEST, ME
 from readie_pipeline.commands import options
 from readie_pipeline.console import Terminal
 from readie_pipeline.errors import OutputError
-from readie_pipeline.report.coverage import cover
+from readie_pipeline.report.coverage import cover, percentile
 from readie_pipeline.workspace import MissingInputError, Workspace, read_input, write_whole
 from readie_wire.catalogue import CatalogueError, load_catalogue
 from readie_wire.manifest import ManifestError, load_manifest, load_meta
@@ -28,6 +28,7 @@ _CAPTURE = "readie-pipeline capture"
     type=click.Path(path_type=Path, dir_okay=False),
     default="report.html",
     show_default=True,
+    help="The page to write.",
 )
 @options.data
 @click.pass_obj
@@ -54,4 +55,10 @@ def report(terminal: Terminal, *, generation: Path, out: Path, data: Path) -> No
     from readie_pipeline.report.subject import Subject
 
     write_whole(out, make_page(Subject(manifest, catalogue, metas, coverage)).encode())
+    if coverage is not None and coverage.starts:
+        cold_s, chosen_s = percentile(coverage.starts, 0.5)
+        terminal.say(
+            f"{coverage.saved_share:.0%} of {coverage.cold_s:.1f} s of imports saved over the corpus; median "
+            f"start {chosen_s:.2f} s instead of {cold_s:.2f} s"
+        )
     terminal.say(f"the report is in {out}")
