@@ -60,9 +60,7 @@ class Catalogues:
 
     def held(self, hashes: Collection[str]) -> None:
         """Live workers hold generations with these catalogues."""
-        self._replaced = {
-            path: one for path, one in self._replaced.items() if one.sha256 in hashes
-        }
+        self._replaced = {path: one for path, one in self._replaced.items() if one.sha256 in hashes}
         if self._published is not None:
             self._published.want(set(hashes) - {one.sha256 for one in self._loaded.values()})
 

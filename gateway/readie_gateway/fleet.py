@@ -46,7 +46,8 @@ class PricedGeneration:
     @property
     def startup(self) -> StartupSeconds:
         """What any start costs there."""
-        return StartupSeconds(self.facts.startup_cold_s, self.facts.startup_restore_s)
+        facts = self.facts
+        return StartupSeconds(facts.startup_cold_s, facts.startup_restore_s, facts.import_factor)
 
     def predict(self, quote: Quote) -> Prediction:
         """The time that the start which was quoted takes there."""

@@ -231,6 +231,7 @@ class GenerationSummary(BaseModel):
     runtime: str
     startup_cold_s: float
     startup_restore_s: float
+    import_factor: float
     import_environment: dict[str, list[str]]
     flavor: str
     rootfs: str | None
@@ -316,7 +317,7 @@ class QuoteView(BaseModel):
     start_s: float = Field(description="The time it is expected to take: the sum of these three.")
     fixed_s: float = Field(description="What any such start takes.")
     size_s: float = Field(description="size_cost_s, and 0 where nothing is read from disk.")
-    imports_s: float = Field(description="missing_s.")
+    imports_s: float = Field(description="missing_s, times the import factor.")
 
 
 class SightingView(BaseModel):
@@ -344,6 +345,7 @@ class StartupView(BaseModel):
 
     cold: float
     restore: float
+    import_factor: float = Field(description="How many times as long as load times imports take.")
 
 
 class Explanation(BaseModel):

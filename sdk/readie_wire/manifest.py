@@ -31,11 +31,13 @@ class StartupSeconds:
     """Measured fixed cost of starting with nothing imported, in seconds.
 
     ``cold`` is a fresh interpreter until HELLO; ``restore`` is the part of a restore (or a fork)
-    that does not depend on the checkpoint's size.
+    that does not depend on the checkpoint's size. ``import_factor`` is how many times as long as the
+    catalogue says imports take there.
     """
 
     cold: float = 0.0
     restore: float = 0.0
+    import_factor: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,11 @@ class Manifest:
             executor_digest=read.text("executor_digest", ""),
             rootfs=read.text("rootfs", "host"),
             rootfs_digest=read.text("rootfs_digest", ""),
-            startup_s=StartupSeconds(startup.number("cold"), startup.number("restore")),
+            startup_s=StartupSeconds(
+                startup.number("cold"),
+                startup.number("restore"),
+                startup.number("import_factor") or 1.0,
+            ),
             gvisor=read.object("gvisor"),
             nonce=read.text("nonce", ""),
             planned_alpha=read.number("planned_alpha"),
@@ -150,8 +156,8 @@ class CheckpointMeta:
     """One checkpoint, for the runtime that restores it: ``meta.json`` beside its image files.
 
     ``distributions`` are those loaded, with versions; ``bytes_on_disk`` counts the ``image_files``;
-    ``restore_s`` is the measured restore, ``None`` when not measured. ``gate`` are the safety
-    gate's remarks, one sentence each.
+    ``import_s`` is what its imports took when it was captured; ``restore_s`` is the measured restore,
+    ``None`` when not measured. ``gate`` are the safety gate's remarks, one sentence each.
     """
 
     id: str
@@ -169,6 +175,7 @@ class CheckpointMeta:
     image_files: Sequence[MappedFile] = ()
     mapped_files: Sequence[MappedFile] = ()
     gate: Sequence[str] = ()
+    import_s: float = 0.0
     version: int = MANIFEST_VERSION
 
     def to_json(self) -> dict[str, Any]:
@@ -195,6 +202,7 @@ class CheckpointMeta:
             image_files=_files(read, "image_files"),
             mapped_files=_files(read, "mapped_files"),
             gate=read.texts("gate"),
+            import_s=read.number("import_s"),
         )
 
 

@@ -77,7 +77,7 @@ def predict(quote: Quote, startup: StartupSeconds, runtime: str) -> Prediction:
     return Prediction(
         fixed_s=startup.cold if cold else startup.restore,
         size_s=quote.size_cost_s if size_matters(runtime) else 0.0,
-        imports_s=quote.missing_s,
+        imports_s=quote.missing_s * startup.import_factor,
     )
 
 

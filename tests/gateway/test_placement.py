@@ -303,7 +303,7 @@ async def test_a_start_is_predicted_with_what_any_costs_and_size_only_where_it_i
     held = fork_generation(SHA256, "checkpoint_1", runtime=runtime, **startup)
     async with worker_of(gateway, generations=held):
         explained = await explain(gateway, imports=["pandas"])
-    assert explained["startup"] == {"cold": 0.4, "restore": 0.25}
+    assert explained["startup"] == {"cold": 0.4, "restore": 0.25, "import_factor": 1.0}
     cold, first, _ = explained["quotes"]
     terms = ("fixed_s", "size_s", "imports_s", "start_s")
     assert [cold[term] for term in terms] == pytest.approx([0.4, 0.0, 1.0, 1.4])

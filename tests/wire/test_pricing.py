@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readie_wire.catalogue import Catalogue, CatalogueCheckpoint, Item
-from readie_wire.pricing import PricedCatalogue
+from readie_wire.manifest import StartupSeconds
+from readie_wire.pricing import PricedCatalogue, predict
 
 ITEMS = {
     "numpy": Item(load_time=0.15, size_mb=60),
@@ -99,6 +100,22 @@ def test_without_checkpoints_every_start_is_cold() -> None:
     quotes = priced().quote(["pandas"])
     assert [quote.checkpoint for quote in quotes] == [None]
     assert quotes[0].missing == ("numpy", "pandas")
+
+
+@pytest.mark.parametrize(
+    ("runtime", "cold", "pandas"),
+    [("gvisor", [0.4, 0.0, 8.3], [0.25, 0.7, 8.0]), ("fork", [0.4, 0.0, 8.3], [0.25, 0.0, 8.0])],
+)
+def test_a_prediction_is_what_any_start_costs_and_the_size_that_is_read_and_imports_there(
+    runtime: str, cold: list[float], pandas: list[float]
+) -> None:
+    startup = StartupSeconds(cold=0.4, restore=0.25, import_factor=2.0)
+    quotes = WORKED.quote(["torch"])
+    predictions = [predict(quotes[index], startup, runtime) for index in (0, 2)]
+    for prediction, expected in zip(predictions, (cold, pandas), strict=True):
+        terms = [prediction.fixed_s, prediction.size_s, prediction.imports_s]
+        assert terms == pytest.approx(expected)
+        assert prediction.start_s == pytest.approx(sum(expected))
 
 
 names = [f"m{number}" for number in range(12)]

@@ -21,6 +21,11 @@ class Platform:
     gvisor: Mapping[str, Any] = field(default_factory=dict)
 
 
+def import_seconds(report: Mapping[str, Any]) -> float:
+    """What the imports of a capture took, by its executor's report."""
+    return float(sum(one["seconds"] for one in report.get("imports", ())))
+
+
 class Capturer(Protocol):
     """Captures checkpoints of one runtime, one after the other. Use between `open` and `close`."""
 

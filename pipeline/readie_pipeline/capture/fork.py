@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from readie_pipeline.capture.capturer import Platform
+from readie_pipeline.capture.capturer import Platform, import_seconds
 from readie_pipeline.capture.conditions import Conditions
 from readie_pipeline.capture.digests import executor_digest, packages_digest
 from readie_pipeline.capture.greeting import time_start
@@ -60,6 +60,7 @@ class ForkCapturer:
             imports=tuple(imports),
             import_environment=tuple(report.get("environment", ())),
             gate=tuple(report.get("warnings", ())),
+            import_s=import_seconds(report),
         )
 
     async def prove(self, meta: CheckpointMeta, folder: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 
-from readie_pipeline.capture.capturer import Platform
+from readie_pipeline.capture.capturer import Platform, import_seconds
 from readie_pipeline.capture.conditions import Conditions
 from readie_pipeline.capture.greeting import time_start
 from readie_pipeline.capture.scratch import scratch_folder
@@ -72,6 +72,7 @@ class GVisorCapturer:
             image_files=tuple(saved.image_files),
             mapped_files=tuple(saved.mapped_files),
             gate=tuple(saved.report.get("warnings", ())),
+            import_s=import_seconds(saved.report),
         )
 
     async def prove(self, meta: CheckpointMeta, folder: Path) -> None:

@@ -93,13 +93,32 @@ def record(
         executor_digest=executor_digest(),
         rootfs=platform.rootfs,
         rootfs_digest=platform.rootfs_digest,
-        startup_s=StartupSeconds(cold=round(ground.cold_s, 6), restore=round(fit.floor_s, 6)),
+        startup_s=StartupSeconds(
+            cold=round(ground.cold_s, 6),
+            restore=round(fit.floor_s, 6),
+            import_factor=_import_factor(catalogue, captured),
+        ),
         gvisor=platform.gvisor,
         nonce=secrets.token_hex(8),
         planned_alpha=plan.alpha,
     ).sealed()
     write_file(draft / MANIFEST, dump_manifest(manifest))
     return Recorded(manifest, catalogue, plan.alpha, fit, ground.size_matters)
+
+
+def _import_factor(catalogue: Catalogue, captured: Mapping[str, CheckpointMeta]) -> float:
+    """What the captures' imports took, to what the catalogue says: 1 where nothing was imported.
+
+    A sandbox, or another machine than that of the measurements, imports at a speed of its own.
+    """
+    said = sum(
+        catalogue.items[name].load_time
+        for one in catalogue.checkpoints
+        for name in one.items
+        if name in catalogue.items
+    )
+    took = sum(captured[one.id].import_s for one in catalogue.checkpoints)
+    return round(took / said, 3) if said and took else 1.0
 
 
 def _fit(catalogue: Catalogue, captured: Mapping[str, CheckpointMeta]) -> Fit:
