@@ -58,7 +58,9 @@ def test_no_plan_is_better_than_the_bound(demand: Demand, alpha_ms: int, budget:
     greedy, told = plan_greedy(demand, Costs(demand, alpha), flavor="cpu", budget=budget)
     bound = lower_bound(Costs(demand, alpha), budget, told.total_s)
     if greedy.entries:
-        assert bound.total_s <= try_everything(demand, alpha, budget) + 1e-6
+        best = try_everything(demand, alpha, budget)
+        assert bound.total_s <= best + 1e-6
+        assert told.bound_s <= best + 1e-6
 
 
 def test_the_bound_of_the_worked_example_is_near_its_optimum() -> None:

@@ -26,18 +26,17 @@ class Bound:
 
 
 def lower_bound(
-    costs: Costs, budget: Budget, known_total_s: float, unlimited_s: float = 0.0
+    costs: Costs, budget: Budget, known_total_s: float, known_bound_s: float = 0.0
 ) -> Bound:
     """``known_total_s`` is the total of some plan: it scales the steps.
 
-    ``unlimited_s`` is the total were every candidate captured. Where there are too many candidates
-    for a better bound, that is the one that is given.
+    ``known_bound_s`` is a bound that is known before; with too many candidates it stays the one.
     """
     candidates = np.arange(len(costs.size_ns))
     if not len(candidates) or not budget.max_checkpoints:
         return Bound(known_total_s)
     if len(candidates) ** 2 > MAX_CELLS:
-        return Bound(unlimited_s)
+        return Bound(known_bound_s)
     weighted = costs.of(candidates) * costs.counts
     sizes = np.array(costs.sizes_mb)
     prices = weighted.min(axis=0)
@@ -46,8 +45,8 @@ def lower_bound(
     for _ in range(STEPS):
         gains = np.minimum(weighted - prices, 0.0)
         by_candidate = gains.sum(axis=1)
-        chosen = _choose(by_candidate, sizes, budget)
-        bound = float(prices.sum() + chosen @ np.where(sizes <= budget.size_mb, by_candidate, 0.0))
+        chosen = best_fractions(by_candidate, sizes, budget)
+        bound = float(prices.sum() + chosen @ by_candidate)
         idle = 0 if bound > best else idle + 1
         best = max(best, bound)
         if idle == _PATIENCE:
@@ -58,21 +57,23 @@ def lower_bound(
         if not length:
             break
         prices = prices + direction * scale * (known_total_s * NS - bound) / length
-    return Bound(best / NS)
+    return Bound(max(best / NS, known_bound_s))
 
 
-def _choose(gains: Floats, sizes: Floats, budget: Budget) -> Floats:
-    """The best fraction of each candidate within the budget; ``gains`` are negative or zero.
+def best_fractions(gains: Floats, sizes: Floats, budget: Budget) -> Floats:
+    """How much of each candidate to take so that the gains, negative or zero, come to most.
 
-    Number and memory are each respected alone. Either answer gives a valid bound; the tighter one
-    is taken.
+    No choice of whole candidates within the budget comes to more. Number and memory are each
+    respected alone, and the one that allows less is taken.
     """
-    gains = np.where(sizes <= budget.size_mb, gains, 0.0)
+    fitting = np.where(sizes <= budget.size_mb, gains, 0.0)
     by_number = np.zeros(len(gains))
-    by_number[np.argsort(gains)[: budget.max_checkpoints]] = 1.0
+    by_number[np.argsort(fitting)[: budget.max_checkpoints]] = 1.0
     weights = np.maximum(sizes, 1e-9)
-    order = np.argsort(gains / weights)
+    order = np.argsort(fitting / weights)
     before = np.concatenate(([0.0], np.cumsum(weights[order])[:-1]))
     by_memory = np.zeros(len(gains))
     by_memory[order] = np.clip((budget.size_mb - before) / weights[order], 0.0, 1.0)
-    return by_number if by_number @ gains >= by_memory @ gains else by_memory
+    best = by_number if by_number @ fitting >= by_memory @ fitting else by_memory
+    best[sizes > budget.size_mb] = 0.0
+    return best

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from readie_pipeline.plan.bounding import best_fractions
 from readie_pipeline.plan.costs import Budget, Costs
 from readie_pipeline.plan.demand import Demand
 from readie_pipeline.plan.plan import Plan
@@ -33,14 +34,15 @@ class Round:
 class Explanation:
     """How a plan came about. Costs in seconds over all requests.
 
-    ``cold_s`` without checkpoints, ``total_s`` with the plan, ``unlimited_s`` with every candidate.
+    ``cold_s`` without checkpoints, ``total_s`` with the plan; no plan within the budget comes below
+    ``bound_s``.
     """
 
     rounds: Sequence[Round]
     stopped: str
     cold_s: float
     total_s: float
-    unlimited_s: float
+    bound_s: float
 
 
 def plan_greedy(
@@ -67,7 +69,7 @@ def plan_greedy(
         stopped=stopped,
         cold_s=float(costs.counts @ costs.cold_ns) / NS,
         total_s=search.total_ns / NS,
-        unlimited_s=float(costs.counts @ search.cheapest_ns) / NS,
+        bound_s=search.bound_ns(budget) / NS,
     )
     return Plan("greedy", flavor, costs.alpha, entries), explanation
 
@@ -80,10 +82,10 @@ class _Search:
         self.chosen: list[int] = []
         self.total_ns = float(costs.counts @ costs.cold_ns)
         self._current: Floats = costs.cold_ns
-        self.cheapest_ns: Floats = costs.cold_ns  # of each set, were every candidate captured
+        self._cheapest: Floats = costs.cold_ns  # of each set, were every candidate captured
         # (-gain, candidate, number of chosen when that was its gain: an upper bound ever since).
         self._bounds: list[tuple[float, int, int]] = []
-        self._too_large: list[int] = []
+        self._too_large: list[tuple[float, int, int]] = []
 
     def best(self, left_mb: float) -> Sequence[tuple[int, float]]:
         """The best candidates that fit, as (candidate, total cost with it), the best one first."""
@@ -111,10 +113,22 @@ class _Search:
         heapq.heapify(self._bounds)
         self.total_ns = float(self._costs.counts @ self._current)
 
+    def bound_ns(self, budget: Budget) -> float:
+        """What no plan comes below.
+
+        Another plan gains over this one at most what each of its checkpoints would gain beside it,
+        added up.
+        """
+        gains = np.zeros(len(self._current))
+        for negative, candidate, _ in (*self._bounds, *self._too_large):
+            gains[candidate] = negative
+        most = best_fractions(gains, np.array(self._costs.sizes_mb), budget) @ gains
+        return max(float(self._costs.counts @ self._cheapest), self.total_ns + float(most))
+
     def why_none(self, left_mb: float) -> str:
         if not self._costs.sizes_mb:
             return "no request needs a measured package"
-        if not self.chosen or self._helps_any(self._too_large):
+        if not self.chosen or self._helps_any([c for _, c, _ in self._too_large]):
             return f"no candidate that helps fits the {left_mb:.0f} MB that are left"
         return "no candidate lowers the cost"
 
@@ -130,7 +144,7 @@ class _Search:
     def _drop_too_large(self, left_mb: float) -> None:
         # For good: what is left of the budget only shrinks.
         sizes = self._costs.sizes_mb
-        self._too_large += [c for _, c, _ in sorted(self._bounds) if sizes[c] > left_mb]
+        self._too_large += [bound for bound in sorted(self._bounds) if sizes[bound[1]] > left_mb]
         self._bounds = [bound for bound in self._bounds if sizes[bound[1]] <= left_mb]
         heapq.heapify(self._bounds)
 
@@ -140,10 +154,10 @@ class _Search:
 
     def _look_at_all(self) -> None:
         """The gain of every candidate beside the first chosen one."""
-        self.cheapest_ns = self._current
+        self._cheapest = self._current
         for block in _blocks(range(len(self._current))):
             rows = self._costs.of(block)
-            self.cheapest_ns = np.minimum(self.cheapest_ns, rows.min(axis=0))
+            self._cheapest = np.minimum(self._cheapest, rows.min(axis=0))
             self._bounds += [
                 (-gain, c, 1) for gain, c in zip(self._gains(rows), block, strict=True)
             ]

@@ -58,6 +58,6 @@ def plan_corpus(
         raise PlanError(f"planner {planner!r} does not plan from a corpus; use greedy or exact")
     cold = float(costs.counts @ costs.cold_ns) / NS
     total = total_s(demand, costs, plan.entries) if plan.entries else cold
-    unlimited = explanation.unlimited_s if explanation else 0.0
-    bound = lower_bound(costs, budget, total, unlimited)
+    known_bound = explanation.bound_s if explanation else 0.0
+    bound = lower_bound(costs, budget, total, known_bound)
     return Planned(plan, demand, cold, total, bound, explanation)
