@@ -97,9 +97,15 @@ def _show_starts(console: Console, answer: Mapping[str, Any]) -> None:
     console.print(table)
     if len(shown) < len(quotes):
         _say(console, f"  and {len(quotes) - len(shown)} that cost more")
-    size = "" if any(quote["size_s"] for quote in quotes) else "; size costs no time there"
-    alpha = f"price = {answer['alpha']:g} s/MB for size + imports"
-    _say(console, f"{alpha}; predicted = fixed + size + imports ({answer['runtime']}{size})")
+    factor = answer["startup"]["import_factor"]
+    terms = ["fixed"]
+    terms += ["size"] if any(quote["size_s"] for quote in quotes) else []
+    terms += [f"imports x {factor:g}" if factor != 1 else "imports"]
+    _say(
+        console,
+        f"price = {answer['alpha']:g} s/MB for size + imports; "
+        f"predicted = {' + '.join(terms)}, in {answer['runtime']}",
+    )
 
 
 def _missing(quote: Mapping[str, Any]) -> str:
