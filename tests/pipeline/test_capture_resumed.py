@@ -26,6 +26,7 @@ from support.processes import tied
 DEADLINE_S = 100.0
 IMAGE = "image"
 RECORDS = "generation/checkpoints/*/meta.json"
+SIZES_MB = {"huge": 1e12}
 KILLED, FAILED = 77, 78  # exit codes
 
 
@@ -99,7 +100,8 @@ class Capture:
         self, imports: Iterable[str], capturer: PaperCapturer, *, strict: bool = False
     ) -> Report:
         self.told = []
-        plan = Plan("fixed", "cpu", 0.002, [PlanEntry((name,)) for name in imports])
+        entries = [PlanEntry((name,), size_mb=SIZES_MB.get(name, 1.0)) for name in imports]
+        plan = Plan("fixed", "cpu", 0.002, entries)
         job = Job(plan, Metadata("3.11.7", {}, {}), self.out, strict=strict)
         return await build(
             job, capturer, lambda names, _: (name for name in names), self.told.append
@@ -183,6 +185,13 @@ async def test_a_failed_run_that_captured_nothing_leaves_nothing(
     with pytest.raises(CaptureError):
         await capture("broken")
     assert names_in(tmp_path) == []
+
+
+async def test_what_cannot_fit_on_the_disk_is_refused_before_any_work(capture: Capture) -> None:
+    capturer = PaperCapturer()
+    with pytest.raises(CaptureError, match=r"2 checkpoints will take about .* MB, and .* are free"):
+        await capture("numpy", "huge", capturer=capturer)
+    assert capturer.captured == []
 
 
 async def test_two_captures_into_one_folder_are_refused(capture: Capture) -> None:

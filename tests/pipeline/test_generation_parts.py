@@ -13,6 +13,7 @@ from readie_pipeline.capture.cataloguing import make_catalogue, provided
 from readie_pipeline.capture.conditions import Conditions
 from readie_pipeline.capture.digests import executor_digest
 from readie_pipeline.capture.fitting import fit_alpha
+from readie_pipeline.capture.preflight import require_machine
 from readie_pipeline.capture.scratch import image_folder, scratch_folder
 from readie_pipeline.capture.staging import staged
 from readie_pipeline.errors import CaptureError, OutputError
@@ -174,3 +175,11 @@ def test_a_scratch_folder_that_somebody_else_made_is_refused(
     (tmp_path / "elsewhere").mkdir()
     with pytest.raises(CaptureError, match="is not this user's own folder"):
         scratch_folder()
+
+
+def test_a_machine_that_gvisor_cannot_capture_on_is_named() -> None:
+    require_machine("Linux", "x86_64")
+    with pytest.raises(CaptureError, match=r"Linux on aarch64; .* or use --runtime fork"):
+        require_machine("Linux", "aarch64")
+    with pytest.raises(CaptureError, match="Darwin on x86_64"):
+        require_machine("Darwin", "x86_64")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from readie_pipeline.capture.capturer import Capturer
 from readie_pipeline.capture.captures import Captures, LocalCaptures, Outcome, Task
+from readie_pipeline.capture.preflight import require_room
 from readie_pipeline.capture.recording import Ground, Recorded, record
 from readie_pipeline.capture.resuming import Resumed, resume
 from readie_pipeline.capture.staging import Stage, staged
@@ -73,12 +74,7 @@ async def build(
         run = _Run(job, capturer, stage)
         try:
             await capturer.open()
-            resumed = await resume(stage, entries, capturer)
-            _tell(tell, resumed)
-            run.captured.update(resumed.reused)
-            missing = {
-                name: entry.imports for name, entry in entries.items() if name not in resumed.reused
-            }
+            missing = await run.resume(entries, tell)
             await run.capture(missing, captures or LocalCaptures(capturer), track)
             run.require_any()
             rounds = [f"round {n}" for n in range(1, ROUNDS + 1)]
@@ -118,6 +114,21 @@ class _Run:
         self._colds: list[float] = []
         self.captured: dict[str, CheckpointMeta] = {}
         self.left_out: dict[str, str] = {}
+
+    async def resume(
+        self, entries: Mapping[str, PlanEntry], tell: Callable[[str], None]
+    ) -> Mapping[str, Sequence[str]]:
+        """Take what an earlier run has left; answers with the imports of what is missing.
+
+        Raises `CaptureError`: there is no room for that.
+        """
+        resumed = await resume(self._stage, entries, self._capturer)
+        _tell(tell, resumed)
+        self.captured.update(resumed.reused)
+        missing = {name: entry for name, entry in entries.items() if name not in resumed.reused}
+        if self._capturer.stores:
+            require_room(self._stage.folder, [entry.size_mb for entry in missing.values()])
+        return {name: entry.imports for name, entry in missing.items()}
 
     async def capture(
         self, missing: Mapping[str, Sequence[str]], captures: Captures, track: Track

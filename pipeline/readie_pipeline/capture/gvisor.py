@@ -11,6 +11,7 @@ from pathlib import Path
 from readie_pipeline.capture.capturer import Platform, import_seconds
 from readie_pipeline.capture.conditions import Conditions
 from readie_pipeline.capture.greeting import time_start
+from readie_pipeline.capture.preflight import require_machine
 from readie_pipeline.capture.scratch import scratch_folder
 from readie_pipeline.errors import CaptureError
 from readie_wire.manifest import CheckpointMeta, dump_meta
@@ -44,6 +45,7 @@ class GVisorCapturer:
         self._numbers = count(1)
 
     async def open(self) -> None:
+        require_machine(platform.system(), platform.machine())
         try:
             await self._runtime.open()
         except SandboxError as error:
