@@ -21,7 +21,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-ANSWER_S = 30  # that the browser has for its version
+ANSWER_S = 60  # that the browser has for anything, on a busy machine
 
 
 @dataclass(slots=True)
@@ -60,8 +60,9 @@ def running_browser() -> Iterator[BrowserContext]:
         sync_playwright() as playwright,
     ):
         context = playwright.chromium.launch_persistent_context(
-            profile, executable_path=found, args=FLAGS, headless=True
+            profile, executable_path=found, args=FLAGS, headless=True, timeout=ANSWER_S * 1000
         )
+        context.set_default_timeout(ANSWER_S * 1000)
         try:
             yield context
         finally:

@@ -46,17 +46,17 @@ def number(value: float | None, decimals: int, share: float | None = None) -> Ce
 
 def names(short: Sequence[str], whole: Sequence[str], limit: int = 6) -> Cell:
     """The names of ``short``, and all of ``whole`` where the reader asks for them."""
-    shown = _dotted(short[:limit]) or "nothing"
+    shown = str(dotted(short[:limit])) or "nothing"
     if len(short) > limit:
         shown += f" and {len(short) - limit} more"
     if len(whole) > len(short[:limit]):
-        shown += f"<details><summary>all {len(whole)}</summary>{_dotted(whole)}</details>"
+        shown += f"<details><summary>all {len(whole)}</summary>{dotted(whole)}</details>"
     return Cell(Html(shown), wide=True)
 
 
-def _dotted(modules: Sequence[str]) -> str:
-    """Lines break after a dot rather than within a name."""
-    return escape(", ".join(modules)).replace(".", ".<wbr>")
+def dotted(modules: Sequence[str]) -> Html:
+    """Names of modules; lines break after a dot rather than within a name."""
+    return Html(escape(", ".join(modules)).replace(".", ".<wbr>"))
 
 
 def section(anchor: str, heading: str, *parts: Html) -> Html:

@@ -9,6 +9,7 @@ from readie_pipeline.report.markup import (
     Cell,
     Column,
     Html,
+    dotted,
     figure,
     figures,
     names,
@@ -120,7 +121,7 @@ def still_cold_section(about: Subject, covered: Coverage) -> Html:
     )
     rows = [
         [
-            Cell(text(name)),
+            Cell(dotted([name])),
             Cell(text("yes" if name in held else "no")),
             number(one.workloads, 0),
             number(one.seconds, 2, one.seconds / ranked[0][1].seconds if one.seconds else 0.0),
@@ -152,7 +153,8 @@ def unmeasured_section(covered: Coverage) -> Html:
         "left out of the measurements, or failed there. They are imported at each call, and not priced."
     )
     rows = [
-        [Cell(text(name)), *_shares(count, covered.workloads)] for name, count in ranked[:_LISTED]
+        [Cell(dotted([name])), *_shares(count, covered.workloads)]
+        for name, count in ranked[:_LISTED]
     ]
     columns = (Column("Name"), Column("Workloads", numeric=True), Column("Share", numeric=True))
     caption = _counted(len(ranked), "names that nobody has measured, the most frequent first")
