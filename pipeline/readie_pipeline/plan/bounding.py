@@ -14,7 +14,7 @@ from readie_pipeline.plan.serving import NS
 from readie_pipeline.plan.sharing import Floats
 
 STEPS = 150  # the bound moves by less than a hundredth after that, on the corpora we have
-MAX_CELLS = 20_000_000  # candidates x sets held at once, 160 MB
+MAX_CELLS = 2_000_000  # candidates x sets: a second or two; above, what greedy planning knows is used
 _PATIENCE = 10  # steps without a better bound before the step size is halved
 
 
@@ -32,12 +32,12 @@ def lower_bound(
 
     ``known_bound_s`` is a bound that is known before; with too many candidates it stays the one.
     """
-    candidates = np.arange(len(costs.size_ns))
-    if not len(candidates) or not budget.max_checkpoints:
+    candidates = len(costs.size_ns)
+    if not candidates or not budget.max_checkpoints:
         return Bound(known_total_s)
-    if len(candidates) ** 2 > MAX_CELLS:
+    if candidates**2 > MAX_CELLS:
         return Bound(known_bound_s)
-    weighted = costs.of(candidates) * costs.counts
+    weighted = costs.of_all() * costs.counts
     sizes = np.array(costs.sizes_mb)
     prices = weighted.min(axis=0)
     best = float(prices.sum())  # everybody served by the candidate that suits best

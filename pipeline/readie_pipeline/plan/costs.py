@@ -4,6 +4,7 @@ The same whole nanoseconds as `readie_wire.pricing`, held in float64: below 2^53
 exact in whatever order they are added, so plans do not depend on the machine's linear algebra.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from readie_pipeline.plan.demand import Demand
 from readie_pipeline.plan.sharing import Floats, Numbers, Sharing
 from readie_wire.pricing import size_ns
 
+BLOCK = 64  # candidates priced at once: 64 x 10,000 costs are 5 MB
 _EXACT = 2.0**53
 
 
@@ -47,6 +49,13 @@ class Costs:
         costs += self.size_ns[candidates][:, None]
         return costs
 
+    def of_all(self) -> Floats:
+        """As `of`, for every candidate."""
+        costs: Floats = np.empty((len(self.sizes_mb), len(self.sizes_mb)))
+        for block in blocks_of(range(len(costs))):
+            costs[block] = self.of(block)
+        return costs
+
     def alone(self) -> Floats:
         """For each candidate: the total cost were it the only checkpoint."""
         total: Floats = (
@@ -55,3 +64,8 @@ class Costs:
             - self._sharing.with_all(self.counts)
         )
         return total
+
+
+def blocks_of(candidates: Sequence[int]) -> Iterator[Sequence[int]]:
+    """As many at a time as are well priced together."""
+    return (candidates[start : start + BLOCK] for start in range(0, len(candidates), BLOCK))

@@ -37,7 +37,7 @@ class _Search:
 
     def __init__(self, costs: Costs, budget: Budget, first: list[int]) -> None:
         self._counts = costs.counts
-        self._table = costs.of(list(range(len(costs.sizes_mb))))
+        self._table = costs.of_all()
         self._sizes = costs.sizes_mb
         self._budget = budget
         # Row i: the cheapest that candidates i and later could serve each set.

@@ -7,19 +7,18 @@ candidates need not be looked at again in later rounds.
 """
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from readie_pipeline.plan.bounding import best_fractions
-from readie_pipeline.plan.costs import Budget, Costs
+from readie_pipeline.plan.costs import BLOCK, Budget, Costs, blocks_of
 from readie_pipeline.plan.demand import Demand
 from readie_pipeline.plan.plan import Plan
 from readie_pipeline.plan.serving import NS, entries_of
 from readie_pipeline.plan.sharing import Floats
 
-_BLOCK = 64  # candidates priced at once: 64 x 10,000 costs are 5 MB
 _SHOWN = 5  # candidates of each round that its explanation lists
 
 
@@ -133,7 +132,7 @@ class _Search:
         return "no candidate lowers the cost"
 
     def _helps_any(self, candidates: Sequence[int]) -> bool:
-        return any(any(self._gains(self._costs.of(block))) for block in _blocks(candidates))
+        return any(any(self._gains(self._costs.of(block))) for block in blocks_of(candidates))
 
     def _best_alone(self, left_mb: float) -> Sequence[tuple[int, float]]:
         totals = self._costs.alone()
@@ -155,7 +154,7 @@ class _Search:
     def _look_at_all(self) -> None:
         """The gain of every candidate beside the first chosen one."""
         self._cheapest = self._current
-        for block in _blocks(range(len(self._current))):
+        for block in blocks_of(range(len(self._current))):
             rows = self._costs.of(block)
             self._cheapest = np.minimum(self._cheapest, rows.min(axis=0))
             self._bounds += [
@@ -166,7 +165,7 @@ class _Search:
         """The exact gains of the most promising candidates."""
         known: list[tuple[float, int]] = []
         outdated: list[int] = []
-        while self._bounds and len(known) + len(outdated) < _BLOCK:
+        while self._bounds and len(known) + len(outdated) < BLOCK:
             negative, candidate, at = heapq.heappop(self._bounds)
             if at == len(self.chosen):
                 known.append((negative, candidate))
@@ -181,7 +180,3 @@ class _Search:
         np.maximum(rows, 0.0, out=rows)
         gains: list[float] = (rows @ self._costs.counts).tolist()
         return gains
-
-
-def _blocks(candidates: Sequence[int]) -> Iterator[Sequence[int]]:
-    return (candidates[start : start + _BLOCK] for start in range(0, len(candidates), _BLOCK))
