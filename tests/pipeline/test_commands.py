@@ -157,6 +157,9 @@ def test_a_plan_is_built_with_the_empty_checkpoint_in_front(data: Path, tmp_path
         ("checkpoint_2", ("joblib", "six")),
         ("checkpoint_3", ("six",)),
     ]
+    assert [one.planned_saving_s > 0 for one in manifest.checkpoints] == [
+        *(False, True, True, False)
+    ]
 
 
 def test_capture_plans_and_builds_in_one_go(data: Path, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ def write_generation(
     checkpoints: Mapping[str, Sequence[str]],
     *,
     load_times: Mapping[str, float] | None = None,
+    planned_savings: Mapping[str, float] | None = None,
     import_environment: Mapping[str, Sequence[str]] | None = None,
     created: str = "20260102T030405",
     **changes: Any,
@@ -45,7 +46,7 @@ def write_generation(
         ],
     )
     data = dump_catalogue(catalogue)
-    variables = import_environment or {}
+    variables, savings = import_environment or {}, planned_savings or {}
     manifest = Manifest(
         flavor=catalogue.flavor,
         runtime="fork",
@@ -53,7 +54,9 @@ def write_generation(
         python=python_version(),
         catalogue_sha256=hashlib.sha256(data).hexdigest(),
         checkpoints=[
-            ManifestCheckpoint(name, imports, len(imports), variables.get(name, ()))
+            ManifestCheckpoint(
+                name, imports, len(imports), variables.get(name, ()), savings.get(name, 0.0)
+            )
             for name, imports in checkpoints.items()
         ],
         startup_s=StartupSeconds(cold=0.05, restore=0.001),

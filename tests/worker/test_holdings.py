@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from platform import python_version
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -27,9 +28,13 @@ async def holdings(tmp_path: Path) -> Holdings:
 
 
 async def serve(
-    holdings: Holdings, folder: Path, checkpoints: Mapping[str, Sequence[str]], created: str
+    holdings: Holdings,
+    folder: Path,
+    checkpoints: Mapping[str, Sequence[str]],
+    created: str,
+    **changes: Any,
 ) -> Manifest:
-    made = write_generation(folder, checkpoints, load_times=LOAD_TIMES, created=created)
+    made = write_generation(folder, checkpoints, load_times=LOAD_TIMES, created=created, **changes)
     await holdings.refresh()
     return made
 
@@ -52,6 +57,14 @@ async def test_seconds_saved_count_as_often_as_they_are_wanted_here(
     for _ in range(9):
         holdings.worked(f"{made.generation}/{EMPTY}")  # a call that began before the swap
     assert by_value(holdings) == ["checkpoint_7", EMPTY]
+
+
+async def test_what_a_plan_expects_over_its_corpus_comes_before_what_one_start_saves(
+    holdings: Holdings, tmp_path: Path
+) -> None:
+    savings = {"checkpoint_1": 500.0, "checkpoint_2": 30.0}
+    await serve(holdings, tmp_path, CHECKPOINTS, "20260101T000000", planned_savings=savings)
+    assert by_value(holdings) == ["checkpoint_1", "checkpoint_2", EMPTY]
 
 
 async def test_a_swap_is_told_once_and_what_is_loaded_after_each(

@@ -19,7 +19,7 @@ from readie_wire.pricing import PricedCatalogue
 from readie_wire.versions import MANIFEST_VERSION, READABLE_PROTOCOLS, python_minor
 from readie_worker.errors import GenerationError, UnfitError
 from readie_worker.sandbox.api import Checkpoint
-from readie_worker.valuing import seconds_saved
+from readie_worker.valuing import expected_savings
 
 MANIFEST = "manifest.json"
 CATALOGUE = "catalogue.json"
@@ -44,8 +44,8 @@ class Machine:
 class Generation:
     """A generation that was read. ``usable`` and ``refused`` (with the reason) are by checkpoint id.
 
-    ``sizes`` are the bytes on the disk of those that are usable, ``saved`` the seconds that a start
-    from each checkpoint of the catalogue saves.
+    ``sizes`` are the bytes on the disk of those that are usable, ``saved`` the seconds that each is
+    expected to save.
     """
 
     manifest: Manifest
@@ -124,7 +124,7 @@ def read_generation(folder: Path, machine: Machine) -> Generation:
         usable=usable,
         refused=refused,
         sizes={name: folder_bytes(folder / CHECKPOINTS / name) for name in usable},
-        saved=seconds_saved(priced.catalogue),
+        saved=expected_savings(manifest, priced.catalogue),
     )
 
 

@@ -91,9 +91,9 @@ class Holdings:
 
     @property
     def by_value(self) -> Sequence[Checkpoint]:
-        """The same, the most valuable first: seconds saved by a start, times starts seen here.
+        """The same, the most valuable first: what each is expected to save, times starts seen here.
 
-        Nobody has started any at first, so then it is the seconds alone.
+        Nobody has started any at first, so then it is the expectation alone.
         """
         held = self._held
         if held is None:

@@ -29,7 +29,7 @@ from readie_wire.publication import (
 from readie_worker.errors import GenerationError
 from readie_worker.generations import Machine, misfit
 from readie_worker.local_generations import LocalGenerations, Stored, is_right
-from readie_worker.valuing import seconds_saved
+from readie_worker.valuing import expected_savings
 
 RESERVE_BYTES = 512 << 20  # of the disk that are left to everybody else
 LONGEST_PAUSE_S = 300.0  # between tries that fail
@@ -215,7 +215,7 @@ class BucketSync:
             self._remove(generation, "it is neither current nor previous")
 
     def _by_value(self, place: Path, listed: PackingList) -> Sequence[str]:
-        """The checkpoints, what saves most seconds first. Raises `GenerationError`."""
+        """The checkpoints, what is expected to save most first. Raises `GenerationError`."""
         try:
             manifest = load_manifest((place / MANIFEST_NAME).read_bytes())
             catalogue = load_catalogue((place / CATALOGUE_NAME).read_bytes())
@@ -229,7 +229,7 @@ class BucketSync:
             raise GenerationError(
                 f"nothing of generation {listed.generation} can be used here: {reason}"
             )
-        saved = seconds_saved(catalogue)
+        saved = expected_savings(manifest, catalogue)
         return sorted(listed.checkpoint_sizes, key=lambda name: (-saved.get(name, 0.0), name))
 
     def _bring_checkpoint(

@@ -85,7 +85,7 @@ def record(
                 imports=one.canonical,
                 size_mb=one.size_mb,
                 import_environment=tuple(captured[one.id].import_environment),
-                planned_saving_s=round(entries[one.id].seconds_saved, 6),
+                planned_saving_s=round(max(0.0, entries[one.id].seconds_saved), 6),
             )
             for one in catalogue.checkpoints
         ),
