@@ -72,9 +72,9 @@ async def test_a_catalogue_that_was_replaced_is_kept_while_workers_hold_it(tmp_p
     new, kept = catalogues.loaded
     assert kept is old
     catalogues.held({old.sha256})
-    assert catalogues.loaded == (new, old)
+    assert list(catalogues.loaded) == [new, old]
     catalogues.held({new.sha256})
-    assert catalogues.loaded == (new,)
+    assert list(catalogues.loaded) == [new]
 
 
 async def test_only_a_file_that_changed_is_read_again(

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -166,17 +167,19 @@ def test_a_spawned_call_has_an_id_a_result_logs_and_a_receipt() -> None:
     assert receipt.call_id == call.id
 
 
-def test_waiting_may_end_before_the_call_and_go_on_later() -> None:
+def test_waiting_may_end_before_the_call_and_go_on_later(tmp_path: Path) -> None:
     @remote
-    def slow() -> int:
+    def slow(gate: Path) -> int:
         import time
 
-        time.sleep(1.5)
+        while not gate.exists():
+            time.sleep(0.01)
         return 1
 
-    call = slow.spawn()
+    call = slow.spawn(tmp_path / "gate")
     with pytest.raises(readie.StillRunningError, match=call.id):
         call.get(timeout=0.05)
+    (tmp_path / "gate").touch()
     assert call.get() == 1
 
 

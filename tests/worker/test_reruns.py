@@ -130,7 +130,7 @@ def outlast(tally: Path) -> None:
 async def test_a_timeout_is_kept_from_outside_and_is_no_reason_either(
     worker: Worker, caller: Caller, tally: Path
 ) -> None:
-    ended = await caller.call(outlast, tally, timeout=1.0, retries=3)
+    ended = await caller.call(outlast, tally, timeout=2.0, retries=3)
     assert ended.error.kind is ErrorKind.TIMEOUT
     assert read(tally) == "x"
 
@@ -141,16 +141,16 @@ async def test_a_call_that_outlasts_every_lease_runs_once_while_its_worker_beats
     def linger(tally: Path) -> str:
         with tally.open("a") as file:
             file.write("x")
-        time.sleep(4)
+        time.sleep(6)
         return read(tally)
 
-    impatient = CallStore(connect(server.socket_url), limits=Limits(silence_s=1.0))
+    impatient = CallStore(connect(server.socket_url), limits=Limits(silence_s=2.0))
     runtime = ForkRuntime(short_path / "run", environment=os.environ)
     await runtime.open()
     async with start_worker(runtime, beat=0.1):
         call = await caller.spawn(linger, tally, retries=3)
         swept: list[str] = []
-        for _ in range(20):  # far more than the silence that it allows
+        for _ in range(30):  # far more than the silence that it allows
             swept += [*(found := await impatient.sweep()).lost, *found.requeued]
             await asyncio.sleep(0.2)
         assert swept == []

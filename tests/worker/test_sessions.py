@@ -133,14 +133,17 @@ async def test_an_exception_and_an_exit_keep_the_session(caller: Caller, worker:
 
 
 async def test_a_sandbox_that_dies_ends_the_session_and_what_waits_in_it(
-    caller: Caller, worker: Worker
+    caller: Caller, worker: Worker, tmp_path: Path
 ) -> None:
-    def die() -> None:
-        time.sleep(0.3)
+    def die(gate: Path) -> None:
+        while not gate.exists():
+            time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGSEGV)
 
-    session = await opened(caller.store)
-    dying, waiting = await spawn(caller, session, die), await spawn(caller, session, count, "a")
+    session, gate = await opened(caller.store), tmp_path / "gate"
+    dying = await spawn(caller, session, die, gate)
+    waiting = await spawn(caller, session, count, "a")
+    gate.touch()
     assert (await caller.end_of(dying)).error.kind is ErrorKind.SANDBOX_DIED
     assert (await caller.end_of(waiting)).error.kind is ErrorKind.SESSION_ENDED
     with pytest.raises(SessionEndedError, match=dying):
