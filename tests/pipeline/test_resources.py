@@ -1,5 +1,6 @@
 """Datasets, models and tokenizers: where they are found, what loads them, what that costs."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from readie_pipeline.measure.inventory import Inventory
 from readie_pipeline.measure.loaders import call_for, sklearn_call
 from readie_pipeline.measure.locating import Places, parted
 from readie_pipeline.measure.metadata import Metadata, dump_metadata, load_metadata
-from readie_pipeline.measure.probing import Call, LocalProber
+from readie_pipeline.measure.probing import Call, LocalProber, ProbeRequest
 from readie_pipeline.measure.resources import Resources, find_resources
 from readie_pipeline.measure.surveying import survey
 from readie_wire.catalogue import ResourceType
@@ -200,6 +201,13 @@ def test_a_loader_is_chosen_by_the_files(
         (tmp_path / name).write_text("")
     call = call_for(kind, tmp_path, installed)
     assert f"{call.function} {call.path.replace(str(tmp_path), '.')}" == expected
+
+
+def test_a_request_to_load_travels_to_workers_as_it_is() -> None:
+    request = ProbeRequest(
+        "model:a", ("joblib",), 2, Call("joblib", "load", "/a", {"mmap_mode": "r"})
+    )
+    assert ProbeRequest.from_json(json.loads(request.key())) == request
 
 
 def test_of_several_files_one_has_to_be_named(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def run_probe(request: Mapping[str, Any], fingerprint: str, timeout: float) -> M
         raise QueueError(
             f"{station.interpreter.python} has other packages than where the run was started"
         )
-    return probe(station.interpreter, ProbeRequest(**request), timeout)
+    return probe(station.interpreter, ProbeRequest.from_json(request), timeout)
 
 
 def run_capture(order: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict
 
 from redis import Redis
 
@@ -55,5 +54,5 @@ class QueuedProber:
         next(steps, None)
 
     def _order(self, request: ProbeRequest) -> Order:
-        arguments = (asdict(request), self._fingerprint, self._timeout)
+        arguments = (request.to_json(), self._fingerprint, self._timeout)
         return Order(run_probe, arguments, int(self._timeout) + _SLACK_S)

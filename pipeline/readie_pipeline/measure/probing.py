@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from readie_pipeline.errors import MeasureError
 from readie_pipeline.measure.interpreter import PROBE, Interpreter
@@ -37,8 +37,16 @@ class ProbeRequest:
     repeat: int = 0
     call: Call | None = None
 
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        call = Call(**value["call"]) if value["call"] else None
+        return cls(value["module"], tuple(value["before"]), value["repeat"], call)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
     def key(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"))
+        return json.dumps(self.to_json(), separators=(",", ":"))
 
 
 class Prober(Protocol):
@@ -70,7 +78,7 @@ class LocalProber:
 
 def probe(interpreter: Interpreter, request: ProbeRequest, timeout: float) -> Answer:
     try:
-        answer: Answer = interpreter.run(PROBE, asdict(request), timeout)
+        answer: Answer = interpreter.run(PROBE, request.to_json(), timeout)
     except MeasureError as error:
         return {"error": str(error)}
     return answer
