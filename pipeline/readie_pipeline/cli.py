@@ -1,6 +1,8 @@
 """``readie-pipeline``: the commands that build generations and publish them."""
 
+import signal
 import sys
+from types import FrameType
 
 import click
 
@@ -34,8 +36,17 @@ for command in (publish, list_published, verify, rollback, gc, keygen):
 
 
 def main() -> None:
+    # Where a shell had it ignored (it does for what it does not wait for), asyncio would not take
+    # SIGINT over, and an interrupt would tear its tasks down in any order.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, _as_interrupt)
     try:
         cli(prog_name="readie-pipeline")
     except (PipelineError, InfraError) as error:
         click.echo(f"readie-pipeline: {error}", err=True)
         sys.exit(1)
+
+
+def _as_interrupt(_number: int, _frame: FrameType | None) -> None:
+    """As Ctrl-C does, so that sandboxes are ended and temporary folders removed on the way out."""
+    signal.raise_signal(signal.SIGINT)

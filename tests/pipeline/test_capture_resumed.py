@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from readie_pipeline.measure.metadata import Metadata
 from readie_pipeline.plan.plan import Plan, PlanEntry
 from readie_wire.manifest import CheckpointMeta, load_manifest, load_meta
 from support.gvisor_kit import real_runsc
+from support.interpreters import interpreter_with
 from support.processes import tied
 
 DEADLINE_S = 100.0
@@ -286,6 +287,44 @@ def sandboxes(folder: Path) -> list[int]:
         if words.startswith(b"runsc-sandbox") and bytes(folder) in words:
             found.append(int(process.name))
     return found
+
+
+# Hangs where it is captured; it is measured by a program called probe.py before.
+HANGS = """
+import pathlib, sys, time
+if "probe" not in str(getattr(sys.modules["__main__"], "__file__", "")):
+    pathlib.Path({note!r}).touch()
+    time.sleep(600)
+"""
+
+
+def test_a_capture_that_is_told_to_stop_leaves_nothing_running(
+    start: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    """Also where a shell had it ignore SIGINT, as with ``&`` in a script."""
+    note = tmp_path / "hangs"
+    python = interpreter_with(tmp_path / "python", {"hangs": HANGS.format(note=str(note))})
+    ignored = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        run = start(
+            *("capture", "--planner", "fixed", "--imports", "hangs", "--repeats", 1),
+            *("--runtime", "fork", "--out", tmp_path / "generation"),
+            python=python,
+            TMPDIR=str(tmp_path),
+        )
+    finally:
+        signal.signal(signal.SIGINT, ignored)
+    deadline = time.monotonic() + DEADLINE_S
+    while not note.exists():
+        assert run.poll() is None, "it ended before it could be told to"
+        assert time.monotonic() < deadline, "it was never captured"
+        time.sleep(0.02)
+    run.send_signal(signal.SIGTERM)
+    _, complaints = run.communicate(timeout=DEADLINE_S)
+    assert run.returncode == 1
+    assert "Aborted!" in complaints
+    assert names_in(tmp_path / f"readie-capture-{os.geteuid()}/fork") == []
+    assert not (tmp_path / ".generation.partial").exists()
 
 
 @pytest.mark.timeout(300)

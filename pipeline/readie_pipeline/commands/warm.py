@@ -3,12 +3,10 @@
 import asyncio
 import fcntl
 import os
-import signal
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
 import click
 
@@ -68,7 +66,6 @@ def warm(
     An ended run goes on where it was.
     """
     os.nice(NICENESS)
-    signal.signal(signal.SIGTERM, _as_interrupt)
     progress = LineProgress(terminal.say)
     with _alone_in(folder):
         metadata, plan = _plan(terminal, folder, import_sets, flavor, progress)
@@ -136,8 +133,3 @@ def _alone_in(folder: Path) -> Iterator[None]:
             yield
     except BlockingIOError:
         raise OutputError(f"another run is at work in {folder}") from None
-
-
-def _as_interrupt(_number: int, _frame: FrameType | None) -> None:
-    # As Ctrl-C does, so that sandboxes are ended and temporary folders removed on the way out.
-    signal.raise_signal(signal.SIGINT)
