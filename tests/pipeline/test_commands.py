@@ -80,6 +80,11 @@ def test_a_plan_is_explained_round_by_round(data: Path, tmp_path: Path) -> None:
     assert [entry.requests for entry in entries] == [5, 3, 2]
     requirements = (plan_dir / "rootfs-requirements.txt").read_text()
     assert requirements == "joblib==1.6.0\npython-dateutil\nsix==1.17.0\n"
+    best = succeed(
+        "plan", "--data", data, "--planner", "exact", "--alpha", 0.005, "--plan-dir", plan_dir
+    )
+    assert "this one misses at most 0.0% of what could be saved" in best
+    assert len(load_plan((plan_dir / "checkpoints.json").read_bytes()).entries) == 3
 
 
 def test_what_the_root_filesystem_lacks_is_told_and_written_down(
