@@ -5,6 +5,7 @@ import re
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -53,20 +54,23 @@ def credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def kaggle(fake: FakeServices, patience: Patience = PATIENCE) -> Kaggle:
-    return Kaggle(Login(*KAGGLE_LOGIN), patience, f"{fake.url}/kaggle")
+    opened = Kaggle(Login(*KAGGLE_LOGIN), patience, f"{fake.url}/kaggle")
+    return fake.clients.enter_context(closing(opened))
 
 
 def hub(fake: FakeServices, patience: Patience = PATIENCE) -> HuggingFace:
-    return HuggingFace(patience, f"{fake.url}/hub")
+    return fake.clients.enter_context(closing(HuggingFace(patience, f"{fake.url}/hub")))
 
 
 def index(fake: FakeServices, patience: Patience = PATIENCE) -> PackageIndex:
-    return PackageIndex(IndexSettings([f"{fake.url}/index/"]), patience)
+    opened = PackageIndex(IndexSettings([f"{fake.url}/index/"]), patience)
+    return fake.clients.enter_context(closing(opened))
 
 
 def model(fake: FakeServices, patience: Patience = PATIENCE, limit: int = 5) -> HostedModel:
     endpoint = Endpoint("writer", base_url=f"{fake.url}/openai/v1")
-    return HostedModel(endpoint, ["weather"], limit, patience)
+    opened = HostedModel(endpoint, ["weather"], limit, patience)
+    return fake.clients.enter_context(closing(opened))
 
 
 def ask_index(fake: FakeServices, patience: Patience) -> bool:
@@ -170,7 +174,7 @@ def test_nobody_at_the_address_is_told(ask: Ask) -> None:
     with socket.socket() as nobody:  # bound, so that it is nobody else's, and not listening
         nobody.bind(("127.0.0.1", 0))
         gone = FakeServices(f"http://127.0.0.1:{nobody.getsockname()[1]}")
-        with pytest.raises(ServiceError, match="cannot be reached"):
+        with gone.clients, pytest.raises(ServiceError, match="cannot be reached"):
             ask(gone, HASTE)
 
 
@@ -195,7 +199,7 @@ def test_every_index_is_asked_and_one_that_fails_does_not_hide_the_others(
 ) -> None:
     (tmp_path / "simple" / "own").mkdir(parents=True)
     urls = [f"{stocked.url}/index", (tmp_path / "simple").as_uri()]
-    both = PackageIndex(IndexSettings(urls), PATIENCE)
+    both = stocked.clients.enter_context(closing(PackageIndex(IndexSettings(urls), PATIENCE)))
     assert both.exists("packages", "numpy")
     assert both.exists("packages", "own")
     stocked.troubles = [Trouble("/index", 99, 500)]
@@ -312,7 +316,8 @@ def test_a_hosted_model_writes_workloads(
         endpoint = Endpoint("writer", azure=f"{fake.url}/azure", azure_api_version="2026-01-01")
     else:
         endpoint = Endpoint("writer", base_url=f"{fake.url}/openai/v1")
-    found = all_of(HostedModel(endpoint, ["weather"], 7, PATIENCE), tmp_path)
+    with closing(HostedModel(endpoint, ["weather"], 7, PATIENCE)) as writer:
+        found = all_of(writer, tmp_path)
     packages = [one.workload.resources.packages for one in found if one.workload]
     assert packages == [("six",), ("six.moves",), ("numpy",), ("numpy",)]
     assert [one.problems for one in found if not one.workload] == [

@@ -11,7 +11,7 @@ import time
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -69,6 +69,7 @@ class FakeServices:
     hanging: threading.Event = field(default_factory=threading.Event)
     released: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    clients: ExitStack = field(default_factory=ExitStack)  # closed before the server is
 
     def asked_for(self, part: str) -> int:
         return sum(times for path, times in self.asked.items() if part in path)
@@ -93,7 +94,8 @@ def fake_services() -> Iterator[FakeServices]:
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
-        yield fake
+        with fake.clients:
+            yield fake
     finally:
         fake.released.set()
         server.shutdown()

@@ -4,6 +4,7 @@ import functools
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -113,12 +114,22 @@ class Services:
         return Patience(self.service_timeout)
 
     @cached_property
+    def _opened(self) -> ExitStack:
+        return ExitStack()
+
+    def close(self) -> None:
+        """Let all connections go."""
+        self._opened.close()
+
+    @cached_property
     def _kaggle(self) -> "Kaggle":
-        return open_kaggle(kaggle_login(), self.patience, self.kaggle_url)
+        kaggle = open_kaggle(kaggle_login(), self.patience, self.kaggle_url)
+        return self._opened.enter_context(closing(kaggle))
 
     @cached_property
     def _hugging_face(self) -> "HuggingFace":
-        return open_hugging_face(self.patience, self.hugging_face_url)
+        hub = open_hugging_face(self.patience, self.hugging_face_url)
+        return self._opened.enter_context(closing(hub))
 
     def sources(self) -> Iterator[Source]:
         """Raises `CorpusError`: a library or a key is missing."""
@@ -127,7 +138,7 @@ class Services:
         for search in self.space_searches:
             yield self._hugging_face.spaces(search, self.limit)
         if self.model is not None:
-            yield open_model(
+            model = open_model(
                 self.model,
                 self.domains,
                 self.limit,
@@ -136,6 +147,7 @@ class Services:
                 azure=self.azure_endpoint,
                 azure_api_version=self.azure_api_version,
             )
+            yield self._opened.enter_context(closing(model))
 
     def owners(self) -> Owners:
         return Owners(
@@ -146,7 +158,7 @@ class Services:
 
     def _index(self) -> PackageIndex:
         given = IndexSettings(self.index_urls) if self.index_urls else IndexSettings.of_pip()
-        return PackageIndex(given, self.patience)
+        return self._opened.enter_context(closing(PackageIndex(given, self.patience)))
 
 
 def service_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -155,8 +167,8 @@ def service_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def packed(*arguments: Any, **options: Any) -> Any:
-        services = Services(**{name: options.pop(name) for name in names})
-        return command(*arguments, services=services, **options)
+        with closing(Services(**{name: options.pop(name) for name in names})) as services:
+            return command(*arguments, services=services, **options)
 
     described: Callable[..., Any] = packed
     for option in reversed(_OPTIONS):

@@ -73,6 +73,10 @@ class HostedModel:
         self.key = f"model {hashlib.sha256(address.encode()).hexdigest()[:12]} {self._model}"
         self.title = f"programs by {self._model}"
 
+    def close(self) -> None:
+        """Let its connections go."""
+        self._client.close()
+
     def references(self) -> Iterator[str]:
         answers = -(-self._limit // _PROGRAMS_AN_ANSWER)
         for domain in self._domains:

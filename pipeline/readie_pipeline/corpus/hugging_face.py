@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import httpx2
 from huggingface_hub import (
     HfApi,
+    close_session,
     get_session,
     get_token,
     hf_hub_url,
@@ -65,6 +66,10 @@ class HuggingFace:
         self._patience = patience
         self._api = HfApi(endpoint=address)
         self.identity: str = self._api.endpoint
+
+    def close(self) -> None:
+        """Let its connections go."""
+        close_session()
 
     def spaces(self, search: str, limit: int) -> "Spaces":
         return Spaces(self, search, limit)

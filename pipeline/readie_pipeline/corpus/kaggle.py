@@ -49,10 +49,14 @@ class Kaggle:
     title = "Kaggle"
 
     def __init__(self, login: Login | None, patience: Patience, address: str | None = None) -> None:
-        client = _PatientClient(login, patience, address)
-        self._kernels = KernelsApiClient(client)
-        self._datasets = DatasetApiClient(client)
+        self._client = _PatientClient(login, patience, address)
+        self._kernels = KernelsApiClient(self._client)
+        self._datasets = DatasetApiClient(self._client)
         self.identity = address or "kaggle"
+
+    def close(self) -> None:
+        """Let its connections go."""
+        self._client.__exit__(None, None, None)
 
     def notebooks(self, search: str, limit: int) -> "KaggleNotebooks":
         return KaggleNotebooks(self, search, limit)
@@ -155,5 +159,5 @@ class _PatientClient(KaggleHttpClient):  # type: ignore[misc] # untyped
         )
         if address is not None:
             self._endpoint = address.rstrip("/")
-        self.__enter__()  # makes the session; it lives as long as the run
+        self.__enter__()  # makes the session
         patience.mount(self._session)

@@ -54,6 +54,10 @@ class PackageIndex:
             self._session.verify = settings.certificates
         self.identity = " ".join(map(_without_credentials, self._urls))
 
+    def close(self) -> None:
+        """Let its connections go."""
+        self._session.close()
+
     def exists(self, kind: str, name: str) -> bool:
         """``kind`` is always a package. Raises `ServiceError`."""
         if not self._urls:

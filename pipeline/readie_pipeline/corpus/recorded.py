@@ -24,16 +24,16 @@ def fetch_recorded(
     url: str, token: str, days: int | None, patience: Patience
 ) -> Sequence[Workload]:
     """Ask a gateway for ``days`` (all that it keeps). Raises `CorpusError`."""
-    session = patience.session()
-    session.auth = _Bearer(token)
     wanted = {} if days is None else {"days": str(days)}
     address = f"{url.rstrip('/')}{API_PREFIX}/imports"
     try:
-        # A redirect could lead the token elsewhere, and a gateway sends none.
-        with session.get(address, params=wanted, stream=True, allow_redirects=False) as answer:
-            if answer.status_code != 200:
-                raise _refused(answer)
-            return read_recorded(map(bytes.decode, answer.iter_lines()), url)
+        with patience.session() as session:
+            session.auth = _Bearer(token)
+            # A redirect could lead the token elsewhere, and a gateway sends none.
+            with session.get(address, params=wanted, stream=True, allow_redirects=False) as answer:
+                if answer.status_code != 200:
+                    raise _refused(answer)
+                return read_recorded(map(bytes.decode, answer.iter_lines()), url)
     except requests.RequestException as error:
         raise failure(_TITLE, error) from error
     except UnicodeDecodeError as error:
