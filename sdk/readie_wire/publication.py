@@ -5,6 +5,7 @@
 | ``objects/sha256/{2 letters}/{sha256}.zst``     | one file, compressed, by the hash of its bytes  |
 | ``generations/{flavor}/{generation}/manifest.json`` | a `PackingList` in a `Sealed` envelope      |
 | ``flavors/{flavor}/{rootfs}/current.json``      | a `Pointer`: what workers of that kind serve    |
+| ``rootfs/{rootfs}/manifest.json``               | kept free: the files of an image to restore on  |
 | ``publishing/{publication}.json``               | an `Intent`: objects that must not be collected |
 | ``collecting/marks.json``                       | `Marks`: what nothing refers to any more        |
 
@@ -30,6 +31,7 @@ ANY_ROOTFS = "any"  # a generation without images: its processes are made where 
 OBJECTS = "objects/sha256/"
 GENERATIONS = "generations/"
 POINTERS = "flavors/"
+ROOTFS = "rootfs/"  # lists of root filesystems, whose files are objects like all others
 INTENTS = "publishing/"
 MARKS = "collecting/marks.json"
 

@@ -15,6 +15,7 @@ from readie_pipeline.publish.stocktaking import Stock
 from readie_wire.publication import (
     ANY_ROOTFS,
     MARKS,
+    ROOTFS,
     Intent,
     Marks,
     manifest_key,
@@ -138,3 +139,15 @@ def test_nothing_is_collected_while_a_current_generation_cannot_be_read(
     store.put(manifest_key("cpu", stocks[2].manifest.generation), b"{")
     with pytest.raises(PublishError, match="nothing is collected"):
         collect(store, min_age_s=HOUR, keep=3)
+
+
+def test_nothing_goes_while_a_newer_release_may_need_it(
+    store: ObjectStore, stocks: list[Stock]
+) -> None:
+    before = keys(store)
+    store.put_if_absent(f"{ROOTFS}{'0' * 64}/manifest.json", b"{}")
+
+    with pytest.raises(PublishError, match="newer Readie"):
+        collect(store, min_age_s=0, keep=0)
+
+    assert before <= keys(store)

@@ -13,6 +13,7 @@ from readie_wire.publication import (
     INTENTS,
     MARKS,
     OBJECTS,
+    ROOTFS,
     Intent,
     Marks,
     PublicationError,
@@ -42,6 +43,7 @@ def collect(
     Raises `PublishError` when another collector is at work, `BucketError` and `ObjectError`.
     """
     now = time.time() if now is None else now
+    _check_readable(store)
     seen, etag = _marks(store)
     stored = _stored(store)
     used = _used(store, keep, now - min_age_s)
@@ -70,6 +72,15 @@ def collect(
         deleted=len(deleted),
         freed=sum(stored[key].size for key in deleted),
     )
+
+
+def _check_readable(store: ObjectStore) -> None:
+    """Objects may be in use by lists that only a newer release reads: then nothing is garbage."""
+    for entry in store.list(ROOTFS):
+        raise PublishError(
+            f"{entry.key} was published by a newer Readie, whose gc knows what it needs: nothing is "
+            "collected"
+        )
 
 
 @dataclass(frozen=True, slots=True)
