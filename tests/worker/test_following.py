@@ -11,7 +11,7 @@ import pytest
 from readie_infra.bucket import Bucket, Trust
 from readie_infra.objects import ObjectStore, open_objects
 from readie_pipeline.publish.publishing import publish, roll_back
-from readie_wire.holdings import GenerationState, HeldCheckpoint, RefusalKind, Tier
+from readie_wire.holdings import GenerationState, HeldCheckpoint, RefusalKind, SyncState, Tier
 from readie_wire.keys import new_session_id
 from readie_wire.manifest import Manifest
 from readie_wire.publication import ANY_ROOTFS
@@ -79,6 +79,12 @@ def served(worker: Worker) -> str:
     return facts[0].generation if facts else ""
 
 
+def synced(worker: Worker) -> SyncState:
+    told = worker.describe().holding.sync
+    assert told is not None
+    return told
+
+
 async def test_what_is_published_and_rolled_back_is_served_at_once_when_it_is_announced(
     worker: Worker, caller: Caller, store: ObjectStore, tmp_path: Path
 ) -> None:
@@ -89,12 +95,10 @@ async def test_what_is_published_and_rolled_back_is_served_at_once_when_it_is_an
     roll_back(store, "cpu", ANY_ROOTFS)
     await caller.store.announce()
     await until(lambda: served(worker) == first)
-    holding = worker.describe().holding
-    assert holding.swaps == 2
-    assert holding.sync is not None
-    assert holding.sync.leads
-    assert holding.sync.syncs == 3
-    assert holding.sync.fetched_bytes > 4 * 150_000  # two generations of three images, not three
+    assert worker.describe().holding.swaps == 2
+    await until(lambda: synced(worker).syncs == 3)
+    assert synced(worker).leads
+    assert synced(worker).fetched_bytes > 4 * 150_000  # two generations of three images, not three
 
 
 async def test_a_worker_tells_which_tier_each_checkpoint_is_in_and_why_it_refuses_one(
@@ -119,7 +123,7 @@ async def test_a_worker_tells_which_tier_each_checkpoint_is_in_and_why_it_refuse
     await until(lambda: served(worker) == made.generation)
     (record,) = [one for one in worker.describe().holding.generations if one.generation == before]
     assert record.state is GenerationState.KEPT
-    assert {one.tier for one in record.checkpoints.values()} == {Tier.DISK}
+    assert Tier.REMOTE not in {one.tier for one in record.checkpoints.values()}
 
 
 async def test_a_session_keeps_its_sandbox_through_a_swap(

@@ -240,20 +240,19 @@ class Holdings:
             )
             log.warning("generation not used", reason=self.error, kept=old.generation.id)
             return
+        if old is not None:
+            self.swaps += 1
+            log.info(
+                "generation swapped",
+                before=old.generation.id,
+                after=generation.id,
+                checkpoints=len(fresh.adopted),
+                refused=len(fresh.refused),
+                seconds=round(time.monotonic() - began, 3),
+            )
         self._held = fresh
         self.on_change()
-        if old is None:
-            return
-        self.swaps += 1
-        log.info(
-            "generation swapped",
-            before=old.generation.id,
-            after=generation.id,
-            checkpoints=len(fresh.adopted),
-            refused=len(fresh.refused),
-            seconds=round(time.monotonic() - began, 3),
-        )
-        for checkpoint in old.adopted.values():
+        for checkpoint in old.adopted.values() if old else ():
             await self._runtime.discard(checkpoint.key)
 
     async def _extend(self, held: _Held, generation: Generation) -> None:
