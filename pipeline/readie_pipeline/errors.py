@@ -5,6 +5,7 @@ PipelineError
 │   └── ServiceError     a service that was asked does not answer, or lets nobody in
 ├── MeasureError     a module could not be imported and measured: why
 ├── PlanError        the planner's input makes no plan
+├── QueueError       work cannot be shared by way of the queue: why, and what helps
 ├── CaptureError     a checkpoint could not be captured: why
 ├── PublishError     a generation cannot be put into a bucket, or a bucket does not allow it: why
 │   └── LostRaceError    another publisher was first; nothing has changed
