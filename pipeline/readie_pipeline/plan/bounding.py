@@ -14,7 +14,9 @@ from readie_pipeline.plan.serving import NS
 from readie_pipeline.plan.sharing import Floats
 
 STEPS = 150  # the bound moves by less than a hundredth after that, on the corpora we have
-MAX_CELLS = 2_000_000  # candidates x sets: a second or two; above, what greedy planning knows is used
+MAX_CELLS = (
+    2_000_000  # candidates x sets: a second or two; above, what greedy planning knows is used
+)
 _PATIENCE = 10  # steps without a better bound before the step size is halved
 
 
