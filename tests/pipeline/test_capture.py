@@ -30,7 +30,8 @@ def pipeline(
 
 def capture(out: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     fixed = ("capture", "--planner", "fixed", "--runtime", "fork", "--repeats", "1")
-    return pipeline(*fixed, "--out", str(out), *arguments, **variables)
+    here = Path(sys.executable)
+    return pipeline(*fixed, "--out", str(out), *arguments, python=here, **variables)
 
 
 def files_in(folder: Path) -> set[str]:
