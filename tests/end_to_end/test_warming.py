@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import six  # type: ignore[import-untyped]
 
 import readie
 from readie._cli import installed
@@ -22,7 +23,7 @@ SERVED = "start behind them from now on"
 
 @readie.remote
 def made_with_six() -> int:
-    import six  # type: ignore[import-untyped]
+    import six
 
     return len(six.text_type("four"))
 
@@ -40,8 +41,8 @@ def until_served(up: Up) -> None:
     assert up.process.poll() is None, up.printed
 
 
-def test_it_warms_itself_and_the_next_start_finds_that(short_path: Path) -> None:
-    data = short_path / "data"
+def test_it_warms_itself_once_and_again_after_an_upgrade(short_path: Path) -> None:
+    data, upgraded = short_path / "data", short_path / "upgraded"
     with started(data, "--warm", "six", READIE_NO_WARM="false") as up:
         assert "none: every call imports for itself" in up.printed
         receipt = called(up)
@@ -50,12 +51,23 @@ def test_it_warms_itself_and_the_next_start_finds_that(short_path: Path) -> None
         assert "warming: makes checkpoints in the background, because there are none" in up.printed
         receipt = called(up)
         assert (receipt.start_kind, receipt.checkpoint) == ("forked", "checkpoint_1")
-    with started(data, "--warm", "six", READIE_NO_WARM="false") as again:
-        assert "2 of " in again.printed
-        receipt = called(again)
-        assert (receipt.start_kind, receipt.checkpoint) == ("forked", "checkpoint_1")
-        assert again.stop() == 0
-        assert "warming" not in again.printed
+        made = receipt.generation
+    with started(data, "--warm", "six", READIE_NO_WARM="false") as next_start:
+        assert f"2 of {made}" in next_start.printed
+        assert called(next_start).generation == made
+        assert next_start.stop() == 0
+        assert "warming" not in next_start.printed
+    (upgraded / "six-999.dist-info").mkdir(parents=True)
+    (upgraded / "six-999.dist-info/METADATA").write_text("Name: six\nVersion: 999\n")
+    with started(
+        data, "--warm", "six", READIE_NO_WARM="false", PYTHONPATH=str(upgraded)
+    ) as after_upgrade:
+        assert f"2 of {made}" in after_upgrade.printed, "it serves until there is another one"
+        until_served(after_upgrade)
+        assert f"because six {six.__version__} is 999 now" in after_upgrade.printed
+        receipt = called(after_upgrade)
+        assert receipt.start_kind == "forked"
+        assert receipt.generation != made
 
 
 def test_ctrl_c_ends_the_warming_too(short_path: Path) -> None:
@@ -104,16 +116,16 @@ def test_a_folder_that_the_user_gave_is_served_as_long_as_anything_in_it_can_be(
 
 
 def test_what_was_upgraded_or_removed_or_is_new_and_large_is_a_change(tmp_path: Path) -> None:
-    versions = {"six": "0.0.1", "python-dateutil": "0", "numpy": "0", "never-was": "1"}
+    then = {"six": "0.0.1", "python-dateutil": "0", "numpy": "0", "never-was": "1"}
     items = {
         "six": Item(0.1, 1.0, distribution="six"),
         "gone": Item(0.1, 1.0, distribution="never-was"),
         "dateutil": Item(0.1, 1.0, distribution="python-dateutil"),
     }
     held = [CatalogueCheckpoint("checkpoint_1", items=("six", "gone"), canonical=("six",))]
-    catalogue = Catalogue("cpu", 0.001, items, held, distributions=versions)
+    catalogue = Catalogue("cpu", 0.001, items, held)
     (tmp_path / "catalogue.json").write_bytes(dump_catalogue(catalogue))
-    changes = changes_since(tmp_path)
+    changes = changes_since(tmp_path, then)
     assert "never-was is gone" in changes
     assert any(change.startswith("six 0.0.1 is ") for change in changes)
     assert "pandas is new" in changes

@@ -3,14 +3,16 @@
 current                        leads to what gateway and workers serve: one of these, or a user's own
 {flavor}-{runtime}/{id}/       a generation of what the pipeline chose
 {flavor}-{runtime}-asked/      the same of import sets that somebody has asked for
-              …/asked.json     the import sets of the newest, [] when the pipeline chose
+              …/made.json      of the newest: import sets ([]: the pipeline chose), what was installed
 """
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
+from typing import Self
 
 from readie_wire.catalogue import (
     Catalogue,
@@ -21,11 +23,23 @@ from readie_wire.catalogue import (
 from readie_wire.manifest import Manifest, ManifestError, load_manifest
 
 CURRENT = "current"
-ASKED = "asked.json"
+MADE = "made.json"
 # On disk. A package of that size that has come since is worth measuring; most others are not.
 NOTABLE_BYTES = 8 << 20
 
 ImportSets = Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a generation was made from: import sets (none: chosen), and versions of what was there."""
+
+    imports: ImportSets
+    distributions: Mapping[str, str]
+
+    @classmethod
+    def here(cls, imports: ImportSets) -> Self:
+        return cls(imports, {name: found.version for name, found in _installed().items()})
 
 
 class WarmFolder:
@@ -73,14 +87,16 @@ class WarmFolder:
     def serves(self, generation: Path) -> bool:
         return self.link.resolve() == generation.resolve()
 
-    def asked(self, place: Path) -> ImportSets | None:
+    def made_from(self, place: Path) -> "Origin | None":
         try:
-            return [tuple(imports) for imports in json.loads((place / ASKED).read_text())]
-        except (OSError, ValueError, TypeError):
+            value = json.loads((place / MADE).read_text())
+            return Origin([tuple(one) for one in value["imports"]], dict(value["distributions"]))
+        except (OSError, ValueError, TypeError, KeyError):
             return None
 
-    def note_asked(self, place: Path, imports: ImportSets) -> None:
-        (place / ASKED).write_text(json.dumps(imports) + "\n")
+    def note(self, place: Path, origin: "Origin") -> None:
+        """Remember what the newest was made from."""
+        (place / MADE).write_text(json.dumps(asdict(origin)) + "\n")
 
     def _served_from(self) -> Path | None:
         return self.root / self.link.readlink().parent.name if self.link.is_symlink() else None
@@ -95,22 +111,33 @@ def manifests(generations: Path) -> Iterator[Manifest]:
             continue
 
 
-def changes_since(generation: Path) -> Sequence[str]:
-    """What has changed in this environment of what the generation holds, in a few words each."""
+def changes_since(generation: Path, then: Mapping[str, str]) -> Sequence[str]:
+    """What is no longer as it was when the generation was made, in a few words each.
+
+    ``then`` are the versions of that time. Only what its checkpoints hold counts, and what is new
+    and large.
+    """
     try:
-        then = load_catalogue((generation / "catalogue.json").read_bytes())
+        catalogue = load_catalogue((generation / "catalogue.json").read_bytes())
     except (OSError, CatalogueError) as error:
         return [f"its catalogue cannot be read ({error})"]
-    now = {canonical_distribution(found.metadata["Name"] or ""): found for found in distributions()}
+    now = _installed()
     changes = []
-    for name in _held(then):
-        version = now[name].version if name in now else None
-        if version is None:
+    for name in _held(catalogue):
+        if name not in now:
             changes.append(f"{name} is gone")
-        elif version != then.distributions.get(name):
-            changes.append(f"{name} {then.distributions.get(name)} is {version} now")
-    new = sorted(now.keys() - then.distributions.keys())
+        elif now[name].version != then.get(name):
+            changes.append(f"{name} {then.get(name, 'of before')} is {now[name].version} now")
+    new = sorted(now.keys() - then.keys())
     return changes + [f"{name} is new" for name in new if _size(now[name]) >= NOTABLE_BYTES]
+
+
+def _installed() -> Mapping[str, Distribution]:
+    """By canonical name; of two copies the first on the path, which is the one that is imported."""
+    found: dict[str, Distribution] = {}
+    for distribution in distributions():
+        found.setdefault(canonical_distribution(distribution.metadata["Name"] or ""), distribution)
+    return found
 
 
 def _size(distribution: Distribution) -> int:

@@ -16,7 +16,7 @@ import click
 
 from readie._cli import installed
 from readie._cli.children import Child
-from readie._cli.warm_folder import ImportSets, WarmFolder, changes_since, manifests
+from readie._cli.warm_folder import ImportSets, Origin, WarmFolder, changes_since, manifests
 
 LIMIT_S = 900.0  # an environment with everything in it takes minutes at low priority
 SERVED_S = 120.0  # for workers to hold what was captured: zygotes import for seconds each
@@ -112,9 +112,10 @@ class Warming:
             if self._given is not None:
                 return f"{self._given} cannot be restored here: {_refusals(workers)}"
             return "there are none"
-        if self._folder.asked(place) != imports:
+        origin = self._folder.made_from(place)
+        if origin is None or list(origin.imports) != list(imports):
             return "others are asked for"
-        if changes := changes_since(present):
+        if changes := changes_since(present, origin.distributions):
             return _few(changes)
         if self._folder.serves(present) and not _held(workers):
             return _refusals(workers)
@@ -141,7 +142,7 @@ class Warming:
         for one in imports:
             options += ["--imports", ",".join(one)]
         command = [sys.executable, "-m", "readie_pipeline", "warm", *options]
-        began = time.monotonic()
+        began, origin = time.monotonic(), Origin.here(imports)
         self._child = child = self._make_child(command)
         told = 0
         while not child.has_ended():
@@ -156,7 +157,7 @@ class Warming:
         if made is None or made == before:
             _say(f"no checkpoints were made; calls import for themselves. See {child.log}")
             return
-        self._folder.note_asked(place, imports)
+        self._folder.note(place, origin)
         yield from self._serve(made)
         _say(f"took {time.monotonic() - began:.0f} s; the next start finds them")
 
