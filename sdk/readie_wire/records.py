@@ -7,6 +7,7 @@ know, and refuses a record whose ``v`` it does not read.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Self
 
 from readie_wire.envelope import CallKind
@@ -314,7 +315,14 @@ class WorkerRecord:
     holding: Holding = field(default_factory=Holding)
 
     def to_fields(self) -> dict[str, str]:
-        return {"v": str(ENVELOPE_VERSION), "record": _dump(self.to_json())}
+        record = self.to_json()
+        # By itself: it is long, seldom changes, and is read from every worker each second.
+        holding = record.pop("holding")
+        return {
+            "v": str(ENVELOPE_VERSION),
+            "record": _dump(record),
+            "holding": _dump(holding),
+        }
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -350,8 +358,13 @@ class WorkerRecord:
             GenerationFacts.from_json(facts) for facts in value.get("generations", ())
         )
         known["notes"] = tuple(value.get("notes", ()))
-        known["holding"] = Holding.from_json(value.get("holding", {}))
+        known["holding"] = _read_holding(fields.get(b"holding", b"{}"))
         return cls(**known)
+
+
+@lru_cache(maxsize=256)  # of so many workers; what others hold is read anew each time
+def _read_holding(data: bytes) -> Holding:
+    return Holding.from_json(json.loads(data))
 
 
 def _dump(value: Any) -> str:

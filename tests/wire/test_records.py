@@ -162,8 +162,10 @@ def test_what_a_worker_holds_survives_redis_and_the_words_of_a_newer_worker() ->
     )
     fields = as_redis({**record.to_fields()})
     assert WorkerRecord.from_fields(fields) == record
-    newer = fields[b"record"].replace(b'"memory"', b'"tape"').replace(b'"python"', b'"moon"')
-    read = WorkerRecord.from_fields({**fields, b"record": newer.replace(b'"moon":', b'"python":')})
+    newer = fields[b"holding"].replace(b'"memory"', b'"tape"').replace(b'"python"', b'"moon"')
+    read = WorkerRecord.from_fields({**fields, b"holding": newer})
+    older = WorkerRecord.from_fields({name: fields[name] for name in (b"v", b"record")})
+    assert older.holding == Holding()
     held = read.holding.generations[0].checkpoints
     assert held["checkpoint_0"].tier is Tier.REMOTE
     assert held["checkpoint_1"].refusal == Refusal(RefusalKind.OTHER, "captured with Python 3.99")
