@@ -67,8 +67,12 @@ class Warming:
         self._steps = self._run()
 
     def look(self) -> None:
-        """Go on as far as that is possible without waiting."""
-        next(self._steps, None)
+        """Go on as far as that is possible without waiting. Calls run on whatever goes wrong here."""
+        try:
+            next(self._steps, None)
+        except OSError as error:
+            self._steps = iter(())
+            _say(f"goes on no more: {error}")
 
     def stop(self) -> None:
         """End the child; what it has done so far is there for the next one."""
@@ -113,7 +117,9 @@ class Warming:
                 return f"{self._given} cannot be restored here: {_refusals(workers)}"
             return "there are none"
         origin = self._folder.made_from(place)
-        if origin is None or list(origin.imports) != list(imports):
+        if origin is None:
+            return "it is not known what those that are there were made from"
+        if list(origin.imports) != list(imports):
             return "others are asked for"
         if changes := changes_since(present, origin.distributions):
             return _few(changes)
@@ -164,10 +170,12 @@ class Warming:
     def _serve(self, generation: Path) -> Iterator[None]:
         """Lead gateway and workers there, and tell when they hold it."""
         self._folder.serve(generation)
-        wanted = next(manifests(generation))
+        wanted = next(manifests(generation), None)
+        if wanted is None:
+            _say(f"{generation} has no manifest that can be read; remove the folder")
+            return
         deadline = time.monotonic() + SERVED_S
-        held = 0
-        served = False
+        held, served = 0, False
         while not served and time.monotonic() < deadline:
             yield from _pause()
             counts = [_count(worker, wanted.generation) for worker in self._fleet.workers()]
