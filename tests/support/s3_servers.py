@@ -21,6 +21,7 @@ from support.requirements import require_part
 START_DEADLINE_S = 60.0
 STOP_GRACE_S = 2.0
 POLL_S = 0.05
+VOLUMES = 2_000  # files of its own; a bucket takes one or more, and each test makes buckets
 BESIDE = 10_000  # each HTTP port of the server brings a second one, this far above
 PORTS = ("master", "volume", "filer", "s3", "admin")
 
@@ -101,7 +102,7 @@ class S3Server:
                 f"-filer.localSocket={self._folder}/f.sock",
                 f"-s3.localSocket={self._folder}/s.sock",
             ),
-            *("-volume.preStopSeconds=0", "-s3.autoCreateBucket=false"),
+            *("-volume.preStopSeconds=0", f"-volume.max={VOLUMES}", "-s3.autoCreateBucket=false"),
             *("-s3.concurrentUploadLimitMB=64", "-s3.readerCacheSizeMB=64"),
         ]
 
