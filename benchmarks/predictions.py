@@ -71,8 +71,8 @@ def main() -> None:
     )
     parser.add_argument("--runtime", choices=["fork", "gvisor"], action="append")
     parser.add_argument("--sets", type=int, default=16, help="distinct import sets")
-    parser.add_argument("--rounds", type=int, default=2, help="calls of each set, of both kinds")
-    parser.add_argument("--checkpoints", type=int, default=6, help="to capture, at most")
+    parser.add_argument("--rounds", type=int, default=1, help="calls of each set, of both kinds")
+    parser.add_argument("--checkpoints", type=int, default=5, help="to capture, at most")
     options = parser.parse_args()
     load = os.getloadavg()[0]
     os.environ["READIE_SPARES"] = "0"  # a prediction is of a start, not of a sandbox made ahead

@@ -28,21 +28,24 @@ from readie_gateway.tending import SideTasks
 from readie_infra.errors import StoreUnavailableError
 from readie_infra.nudges import Nudges
 
+CATALOGUES_PATIENCE_S = 5.0  # before the first request; all but very large ones are read by then
+
 
 def create_app(services: Services, tokens: Tokens) -> Starlette:
     """The gateway of these services.
 
-    Its lifespan reads the catalogues, looks at the fleet once, owns the side tasks, and closes the
-    store. A store that is away does not keep it from starting: `/readyz` says so, calls get 503.
+    Its lifespan owns the side tasks, and closes the store. Requests come in when catalogues and fleet
+    have been looked at. A store that is away does not keep it from starting: `/readyz` says so, calls
+    get 503; nor does a catalogue that takes long to read: until then calls start cold.
     """
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        await services.catalogues.refresh()
-        with contextlib.suppress(StoreUnavailableError):
-            await services.fleet.refresh()
         try:
             async with SideTasks(**_side_tasks(services)):
+                await services.catalogues.first_look(CATALOGUES_PATIENCE_S)
+                with contextlib.suppress(StoreUnavailableError):
+                    await services.fleet.refresh()
                 yield
         finally:
             if services.imports is not None:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,6 +46,8 @@ class Catalogues:
         self._loaded: dict[Path, LoadedCatalogue] = {}
         self._replaced: dict[Path, LoadedCatalogue] = {}  # the one before, of each path
         self._skipped: dict[Path, str] = {}
+        self._refreshing = asyncio.Lock()
+        self._looked = asyncio.Event()
 
     @property
     def loaded(self) -> Sequence[LoadedCatalogue]:
@@ -67,11 +70,23 @@ class Catalogues:
     async def run(self) -> None:
         """Look for changes for ever."""
         while True:
-            await asyncio.sleep(POLL_S)
             await self.refresh()
+            await asyncio.sleep(POLL_S)
+
+    async def first_look(self, patience_s: float) -> None:
+        """Wait until all has been read once, or for so long: a large one takes its time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                await self._looked.wait()
 
     async def refresh(self) -> bool:
         """Read what is new or has changed. ``True`` when any file did."""
+        async with self._refreshing:
+            changed = await self._refresh()
+        self._looked.set()
+        return changed
+
+    async def _refresh(self) -> bool:
         if self._published is not None:
             await self._published.refresh()
         stamps = _stamps(self._find())

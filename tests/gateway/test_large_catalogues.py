@@ -1,13 +1,17 @@
 """A catalogue too large for the event loop's own process: the same prices, by way of another one."""
 
 import hashlib
+import os
 from pathlib import Path
 
 import pytest
 
-from readie_gateway import loading
+from readie_gateway import app, loading
 from readie_gateway.catalogues import Catalogues
 from readie_wire.catalogue import Catalogue, CatalogueCheckpoint, Item, dump_catalogue
+from support.calling import until
+from support.gateway import running_gateway
+from support.redis_servers import RedisServer
 
 NAMES = [f"package{number}" for number in range(60)]
 CATALOGUE = Catalogue(
@@ -70,3 +74,23 @@ async def test_one_whose_reader_dies_is_skipped(
     assert not catalogues.loaded
     (said,) = catalogues.skipped.values()
     assert "more memory" in said
+
+
+async def test_one_that_takes_long_keeps_no_gateway_from_starting_nor_from_stopping(
+    valkey: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "catalogues"
+    folder.mkdir()
+    (folder / "cpu.json").write_bytes(dump_catalogue(CATALOGUE))
+    begun = tmp_path / "pid"
+    slow = tmp_path / "python"
+    slow.write_text(f"#!/bin/sh\necho $$ > {begun}.new\nmv {begun}.new {begun}\nexec sleep 600\n")
+    slow.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(slow))
+    monkeypatch.setattr(app, "CATALOGUES_PATIENCE_S", 0.01)
+    async with running_gateway(valkey.socket_url, tmp_path, catalogues=folder) as gateway:
+        listed = await gateway.get("/v1/catalogues")
+        assert (listed.status, listed.json()) == (200, {"catalogues": [], "skipped": []})
+        await until(begun.exists)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(begun.read_text()), 0)
