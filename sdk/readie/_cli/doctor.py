@@ -62,6 +62,13 @@ def _servers() -> Iterator[Finding]:
     yield Finding("servers", not missing, text, installed.HOW_TO_GET if missing else "")
 
 
+def _pipeline() -> Iterator[Finding]:
+    missing = installed.missing_for_pipeline()
+    text = f"missing: {', '.join(missing)}" if missing else "checkpoints can be made here"
+    remedy = installed.HOW_TO_GET_PIPELINE if missing else ""
+    yield Finding("pipeline", not missing or None, text, remedy)
+
+
 def _queue() -> Iterator[Finding]:
     server, passed_over = valkey.find_server()
     text = str(server) if server is not None else "no Valkey or Redis"
@@ -151,6 +158,7 @@ def _service() -> Iterator[Finding]:
 CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
     _python,
     _servers,
+    _pipeline,
     _queue,
     _fork,
     _gvisor,
