@@ -61,7 +61,7 @@ from readie_pipeline.corpus.finding import MAX_NAMES, Named, find_named
         ),
         (
             "from sklearn.datasets import fetch_california_housing as f, load_iris\nf(); load_iris()",
-            Named(("sklearn:california_housing",)),
+            Named(("sklearn:california_housing", "sklearn:iris")),
         ),
         ("from sklearn import datasets\ndatasets.fetch_rcv1()", Named(("sklearn:rcv1",))),
         ("AutoModel.from_pretrained('x'\n", Named()),

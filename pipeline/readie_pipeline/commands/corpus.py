@@ -179,11 +179,10 @@ def _check(
 
 def _summarise(terminal: Terminal, checked: Checked, path: Path) -> None:
     workloads = checked.workloads
-    tops = Counter(
-        top
-        for workload in workloads
-        for top in {_top(name) for name in workload.resources.packages}
-    )
+    tops: Counter[str] = Counter()
+    for workload in workloads:
+        used = {_top(name) for name in workload.resources.packages}
+        tops.update(dict.fromkeys(used, workload.count))
     without = sum(not workload.resources.packages for workload in workloads)
     calls = sum(workload.count for workload in workloads)
     for_calls = f" for {calls} calls" if calls > len(workloads) else ""

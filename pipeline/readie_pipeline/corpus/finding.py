@@ -29,9 +29,12 @@ _FORMATS = frozenset(
 )  # fmt: skip
 # `X.from_pretrained(…)` of these loads settings of a repository, not what it is about.
 _SETTINGS = ("Config", "Processor", "Extractor", "Scheduler")
-_DOWNLOADED_BY_SKLEARN = frozenset(
-    {"20newsgroups", "20newsgroups_vectorized", "california_housing", "covtype", "kddcup99",
-     "lfw_pairs", "lfw_people", "olivetti_faces", "rcv1", "species_distributions"}
+# What `sklearn.datasets` has functions for, to download it or to read it from the package.
+_OF_SKLEARN = frozenset(
+    {"fetch_20newsgroups", "fetch_20newsgroups_vectorized", "fetch_california_housing",
+     "fetch_covtype", "fetch_kddcup99", "fetch_lfw_pairs", "fetch_lfw_people",
+     "fetch_olivetti_faces", "fetch_rcv1", "fetch_species_distributions", "load_breast_cancer",
+     "load_diabetes", "load_digits", "load_iris", "load_linnerud", "load_wine"}
 )  # fmt: skip
 
 
@@ -131,10 +134,8 @@ class _Search:
             handle = _KAGGLE_NAME.fullmatch(self._argument(call, place, "handle") or "")
             if handle:
                 yield "dataset", KAGGLE + handle[1]
-        elif path.startswith("sklearn.datasets.fetch_"):
-            name = function.removeprefix("fetch_")
-            if name in _DOWNLOADED_BY_SKLEARN:
-                yield "dataset", SKLEARN + name
+        elif owner == "sklearn.datasets" and function in _OF_SKLEARN:
+            yield "dataset", SKLEARN + function.partition("_")[2]
 
     def _path(self, node: ast.expr) -> str:
         """The dotted path of what is called, its first part resolved; empty when it is computed."""

@@ -110,7 +110,7 @@ def sklearn_call(name: str, folder: Path, installed: Container[str]) -> Call | N
     ``None`` when ``name`` is no such dataset or not here.
     """
     dataset = name.removeprefix(_SKLEARN)
-    if dataset == name or not dataset.isidentifier() or "sklearn" not in installed:
+    if dataset == name or not f"fetch_{dataset}".isidentifier() or "sklearn" not in installed:
         return None
     if dataset in _BUNDLED:
         return Call("sklearn.datasets", f"load_{dataset}")
