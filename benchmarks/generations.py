@@ -12,6 +12,7 @@ import statistics
 import sys
 import tempfile
 import traceback
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -152,12 +153,14 @@ def measure_transfers(ground: Ground, sizes: Sizes) -> Measured:
     written = sum(file.stat().st_size for file in files)
     crossing = dict.fromkeys(WAYS, stored_bytes("transfer")) | {BASE: written}
     moved: dict[str, list[Moved]] = {way: [] for way in WAYS}
+    order = deque(WAYS)
     for number in range(sizes.rounds + 1):
-        for way, kept in moved.items():
+        for way in order:
             with tempfile.TemporaryDirectory(dir=ground.folder) as target:
                 one = move(way, "transfer", Path(target), ground.key)
             if number:  # the first round warms the server's cache
-                kept.append(one)
+                moved[way].append(one)
+        order.rotate()  # nobody always comes after the same one
     shutil.rmtree(made)
     heads = [
         "",

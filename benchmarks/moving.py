@@ -46,6 +46,7 @@ class Moved:
 
 def move(way: str, prefix: str, folder: Path, key: Path) -> Moved:
     """Run a way in a new process. Raises `RuntimeError` when it fails."""
+    os.sync()  # else it would wait for what the one before has left to the kernel to write
     command = [sys.executable, "-m", "benchmarks.moving", way, prefix, str(folder), str(key)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     if done.returncode:
