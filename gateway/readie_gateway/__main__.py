@@ -40,11 +40,12 @@ def compose(settings: GatewaySettings) -> Services:
         folder=settings.catalogue_dir,
         published=PublishedCatalogues(objects) if objects else None,
     )
+    bucket = BucketView(objects) if objects else None
     return Services(
         store=store,
         blobs=open_blobs(settings.blob_url) if settings.blob_url else None,
         catalogues=catalogues,
-        fleet=FleetWatch(store, catalogues),
+        fleet=FleetWatch(store, catalogues, bucket),
         board=WaitingBoard(store, new_boot_id("gateway")),
         metrics=Metrics(),
         limits=settings.limits,
@@ -53,7 +54,7 @@ def compose(settings: GatewaySettings) -> Services:
         if settings.record_imports_days
         else None,
         seal=read_seal(settings.seal_key_file) if settings.seal_key_file else None,
-        bucket=BucketView(objects) if objects else None,
+        bucket=bucket,
     )
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -112,6 +112,15 @@ class BucketView:
     def known(self, generation: str) -> PublishedGeneration | None:
         """The same as `generation` of what pointers name, without looking."""
         return self._known.get(generation)
+
+    def catalogues_after(self, served: Collection[str]) -> set[str]:
+        """Hashes of the catalogues of what replaces a generation that workers serve."""
+        return {
+            found.manifest.catalogue_sha256
+            for pointer in self.pointers
+            if pointer.previous is not None and pointer.previous.generation in served
+            if (found := self._known.get(pointer.target.generation)) is not None
+        }
 
     def _read(self, generation: str) -> PublishedGeneration | None:
         listed = self._packing_list(generation)

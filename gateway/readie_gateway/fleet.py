@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from readie_gateway.bucket_view import BucketView
 from readie_gateway.catalogues import Catalogues
 from readie_gateway.loading import LoadedCatalogue
 from readie_infra.store import CallStore
@@ -75,11 +76,18 @@ class Fleet:
 
 
 class FleetWatch:
-    """Keeps `now` up to date. While the store is away it stays what it was."""
+    """Keeps `now` up to date. While the store is away it stays what it was.
 
-    def __init__(self, store: CallStore, catalogues: Catalogues) -> None:
+    ``bucket`` tells which catalogues workers are about to hold: large ones take seconds to read, so
+    they are read before the swap.
+    """
+
+    def __init__(
+        self, store: CallStore, catalogues: Catalogues, bucket: BucketView | None = None
+    ) -> None:
         self._store = store
         self._catalogues = catalogues
+        self._bucket = bucket
         self._known: dict[tuple[str, str, str], PricedGeneration] = {}
         self._priced_for: dict[str, str] = {}  # flavor → generation
         self.swaps: Counter[str] = Counter()  # by flavor, since the start; the first one is none
@@ -94,9 +102,13 @@ class FleetWatch:
     async def refresh(self) -> None:
         """Look once. Raises `StoreUnavailableError`."""
         workers = await self._store.workers()
-        self._catalogues.held(
-            {facts.catalogue_sha256 for worker in workers for facts in worker.generations}
-        )
+        held = {
+            facts.generation: facts.catalogue_sha256
+            for worker in workers
+            for facts in worker.generations
+        }
+        coming = self._bucket.catalogues_after(held) if self._bucket else ()
+        self._catalogues.held({*held.values(), *coming})
         self.now = Fleet(workers, self._join(workers))
         self._note_swaps()
 

@@ -127,6 +127,22 @@ async def test_what_is_published_is_listed_with_who_serves_it(gateway: Gateway, 
     assert newest["current"]
 
 
+async def test_the_catalogue_that_comes_next_is_read_before_a_worker_holds_it(
+    gateway: Gateway, put: Put
+) -> None:
+    first = put(2)
+    await hold(gateway, first)
+    second = put(3, checkpoint_2=["decimal"])
+    assert second.catalogue_sha256 != first.catalogue_sha256
+    await view(gateway).refresh()
+    await gateway.services.fleet.refresh()
+    await gateway.services.catalogues.refresh()
+    loaded = {one.sha256 for one in gateway.services.catalogues.loaded}
+    assert loaded == {first.catalogue_sha256, second.catalogue_sha256}
+    priced = gateway.services.fleet.now.priced("cpu")
+    assert [one.generation for one in priced] == [first.generation]
+
+
 class Hanging:
     """A store that answers nothing."""
 

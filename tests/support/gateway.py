@@ -82,17 +82,18 @@ async def running_gateway(
     """A gateway that ends with the block. Blobs are in ``folder``."""
     store = CallStore(connect(redis_url))
     published = PublishedCatalogues(bucket) if bucket else None
+    view = BucketView(bucket) if bucket else None
     loaded = Catalogues(generations=generations, folder=catalogues, published=published)
     services = Services(
         store=store,
         blobs=DirectoryBlobs(folder / "blobs"),
         catalogues=loaded,
-        fleet=FleetWatch(store, loaded),
+        fleet=FleetWatch(store, loaded, view),
         board=WaitingBoard(store, new_boot_id("gateway"), abandon_grace_s=abandon_grace_s),
         metrics=Metrics(),
         limits=limits or Limits(),
         sessions=SessionBook(store),
-        bucket=BucketView(bucket) if bucket else None,
+        bucket=view,
         imports=ImportLedger(store, record_imports_days) if record_imports_days else None,
     )
     listener = listen("127.0.0.1", 0)
