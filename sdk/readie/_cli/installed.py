@@ -6,7 +6,7 @@ HOW_TO_GET = "pip install 'readie[gateway,worker,embedded]'"
 # One library of each extra that the servers cannot do without.
 _TELLING = ("starlette", "uvicorn", "redis", "pydantic_settings", "structlog")
 HOW_TO_GET_PIPELINE = "pip install 'readie[pipeline]'"
-_TELLING_PIPELINE = ("matplotlib", "numpy", "rq")
+_TELLING_PIPELINE = ("matplotlib", "numpy", "requests", "rq")
 
 
 def missing_libraries() -> list[str]:
