@@ -1,4 +1,8 @@
-"""What workers run: one job is one call of a function here, in a fork of the worker."""
+"""What workers run: one job is one call of a function here, in a fork of the worker.
+
+Each answers with a JSON object. Where it holds ``refused``, with the reason, this worker must not take
+part in the run.
+"""
 
 import asyncio
 import socket
@@ -14,7 +18,7 @@ from readie_pipeline.capture.conditions import Conditions
 from readie_pipeline.capture.scratch import image_folder
 from readie_pipeline.distributing.carrying import meets, send
 from readie_pipeline.distributing.queues import KEPT_S
-from readie_pipeline.errors import CaptureError, QueueError
+from readie_pipeline.errors import CaptureError
 from readie_pipeline.measure.interpreter import Interpreter
 from readie_pipeline.measure.parentage import die_with_parent
 from readie_pipeline.measure.probing import ProbeRequest, probe
@@ -64,10 +68,10 @@ def take_station(station: Station) -> None:
 
 
 def run_probe(request: Mapping[str, Any], fingerprint: str, timeout: float) -> Mapping[str, Any]:
-    """One probe. Raises `QueueError` when this worker has other packages than the coordinator."""
+    """One probe; refused when this worker has other packages than the coordinator."""
     station = _begin()
     if station.fingerprint != fingerprint:
-        raise QueueError(
+        return _refusal(
             f"{station.interpreter.python} has other packages than where the run was started"
         )
     return probe(station.interpreter, ProbeRequest.from_json(request), timeout)
@@ -76,11 +80,11 @@ def run_probe(request: Mapping[str, Any], fingerprint: str, timeout: float) -> M
 def run_capture(order: Mapping[str, Any]) -> Mapping[str, Any]:
     """One checkpoint: its record, with the images in the bucket, or why there is none.
 
-    Raises `QueueError` when what this worker captures could not be used by the run.
+    Refused when what this worker captures could not be used by the run.
     """
     workshop = _begin().workshop
     if workshop is None:
-        raise QueueError("this worker captures nothing; start it with --runtime")
+        return _refusal("it was started without --runtime")
     return asyncio.run(_capture(CaptureOrder(**order), workshop))
 
 
@@ -90,8 +94,9 @@ async def _capture(order: CaptureOrder, workshop: Workshop) -> Mapping[str, Any]
         try:
             await capturer.open()
         except CaptureError as error:
-            raise QueueError(f"the worker on {socket.gethostname()}: {error}") from error
-        _check(order, workshop, capturer)
+            return _refusal(str(error))
+        if (obstacle := _obstacle(order, workshop, capturer)) is not None:
+            return _refusal(obstacle)
         with image_folder() as folder:
             place = folder / order.checkpoint_id
             place.mkdir()
@@ -105,16 +110,20 @@ async def _capture(order: CaptureOrder, workshop: Workshop) -> Mapping[str, Any]
         await capturer.close()
 
 
-def _check(order: CaptureOrder, workshop: Workshop, capturer: Capturer) -> None:
-    """Before any work. Raises `QueueError`, with the name of this machine."""
+def _obstacle(order: CaptureOrder, workshop: Workshop, capturer: Capturer) -> str | None:
+    """Why the run could not use what is captured here, told before any work."""
     obstacle = capturer.conditions().obstacle(Conditions.from_json(order.conditions))
-    if obstacle is None and order.meeting:
-        if workshop.store is None:
-            obstacle = "it was started without --bucket"
-        elif not meets(workshop.store, order.meeting):
-            obstacle = f"{workshop.store.url} is not the bucket that the run was started with"
-    if obstacle is not None:
-        raise QueueError(f"the worker on {socket.gethostname()} cannot take part: {obstacle}")
+    if obstacle is not None or not order.meeting:
+        return obstacle
+    if workshop.store is None:
+        return "it was started without --bucket"
+    if not meets(workshop.store, order.meeting):
+        return f"{workshop.store.url} is not the bucket that the run was started with"
+    return None
+
+
+def _refusal(reason: str) -> Mapping[str, Any]:
+    return {"refused": f"the worker on {socket.gethostname()} cannot take part: {reason}"}
 
 
 def _begin() -> Station:

@@ -111,6 +111,8 @@ class SharedRun(Generic[T]):
             status = job.get_status(refresh=False) if job is not None else None
             if job is not None and status is JobStatus.FINISHED:
                 answer = job.return_value() or {"error": "no answer"}
+                if "refused" in answer:
+                    raise QueueError(str(answer["refused"]))
             elif job is None or status is JobStatus.FAILED or self._is_lost(one, job, queued):
                 failure = _failure(job)
                 if one.attempts < ATTEMPTS:
@@ -153,15 +155,12 @@ class SharedRun(Generic[T]):
 
 
 def _failure(job: Job | None) -> str:
-    """The last line of what went wrong. Raises `QueueError` when trying again cannot help."""
+    """The last line of what went wrong."""
     if job is None:
         return "the job vanished"
     result = job.latest_result()
     lines = (result.exc_string or "").strip().splitlines() if result is not None else []
-    last = lines[-1] if lines else "no word from it"
-    if QueueError.__name__ in last:
-        raise QueueError(last.partition(": ")[2])
-    return last
+    return lines[-1] if lines else "no word from it"
 
 
 def _unreachable(error: RedisError) -> QueueError:
