@@ -10,7 +10,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3 import BaseHTTPResponse
 from urllib3.connectionpool import ConnectionPool
-from urllib3.exceptions import MaxRetryError
+from urllib3.exceptions import MaxRetryError, ReadTimeoutError
 from urllib3.util import Retry
 
 from readie_pipeline.errors import ServiceError
@@ -18,6 +18,7 @@ from readie_pipeline.errors import ServiceError
 T = TypeVar("T")
 
 DEADLINE_S = 30.0  # for one answer; public services take a second, and ten on a bad day
+CONNECT_S = 10.0  # for a connection, where an answer may take longer
 BUSY = frozenset({429, 500, 502, 503, 504})  # answers after which asking again may help
 
 
@@ -63,9 +64,10 @@ class _Adapter(HTTPAdapter):
     """Without a time-out of its own `requests` waits for ever."""
 
     def __init__(self, patience: Patience) -> None:
-        self._deadline_s = patience.deadline_s
+        self._deadlines = (min(CONNECT_S, patience.deadline_s), patience.deadline_s)
         retry = _Retry(
             total=patience.retries,
+            connect=min(1, patience.retries),  # where there is no network, all would wait for it
             read=0,  # a service that is slow would be waited for several times over
             backoff_factor=patience.pause_s,
             status_forcelist=BUSY,
@@ -76,7 +78,7 @@ class _Adapter(HTTPAdapter):
         super().__init__(max_retries=retry)
 
     def send(self, *arguments: Any, **options: Any) -> requests.Response:
-        options["timeout"] = options.get("timeout") or self._deadline_s
+        options["timeout"] = options.get("timeout") or self._deadlines
         return super().send(*arguments, **options)
 
 
@@ -105,9 +107,15 @@ def failure(service: str, error: Exception) -> ServiceError:
         return refusal(service, int(status))
     if isinstance(error, requests.JSONDecodeError):
         return ServiceError(f"{service} sends an answer that is cut short, or no JSON")
-    if isinstance(error, requests.Timeout) or "Read timed out" in str(error):
+    if _is_late(error):
         return ServiceError(f"{service} does not answer in time")
     return ServiceError(f"{service} cannot be reached")
+
+
+def _is_late(error: Exception) -> bool:
+    """`requests` tells of a late answer as of a broken connection when it was to be asked again."""
+    reason = getattr(error.args[0], "reason", None) if error.args else None
+    return isinstance(error, requests.Timeout) or isinstance(reason, ReadTimeoutError)
 
 
 def refusal(service: str, status: int) -> ServiceError:
