@@ -58,6 +58,7 @@ def fake() -> Iterator[FakeServices]:
 def environment(tmp_path: Path) -> dict[str, str]:
     return {
         "HOME": str(tmp_path),
+        "KAGGLE_API_TOKEN": "",
         "KAGGLE_USERNAME": KAGGLE_LOGIN[0],
         "KAGGLE_KEY": KAGGLE_LOGIN[1],
         "HF_TOKEN": HUB_TOKEN,
@@ -210,6 +211,15 @@ def test_nobody_is_asked_when_nothing_is_to_be_checked_and_no_code_stays(
     (workload,) = read(tmp_path).workloads
     assert (workload.resources.packages, workload.code) == (("nosuch",), ())
     assert not fake.asked
+
+
+def test_no_command_loads_a_library_of_the_extra_before_it_is_needed() -> None:
+    load = "import sys, readie_pipeline.cli; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", load], capture_output=True, text=True, timeout=100, check=True
+    )
+    extra = {"httpx2", "huggingface_hub", "kagglesdk", "openai"}
+    assert extra.isdisjoint(loaded.stdout.split())
 
 
 def test_a_token_comes_from_a_file_the_environment_or_the_service_of_this_machine(
