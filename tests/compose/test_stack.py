@@ -34,9 +34,18 @@ def test_a_call_restores_a_checkpoint_that_the_stack_captured_and_published(
     assert receipt["runtime"] == "gvisor"
     assert receipt["checkpoint"] == "checkpoint_1"
     assert receipt["start_kind"] in ("restored", "pool")
-    # A sandbox has a network, in which the stack's own services are not.
-    question = ASK.format(address=up.address("valkey"))
-    assert up.readie.invoke(source=question)["value"] == "closed"
+    assert_that_sandboxes_are_limited(up)
+
+
+def assert_that_sandboxes_are_limited(stack: ComposeStack) -> None:
+    """By their network, in which the stack's own services are not, and by a cgroup of their own."""
+    question = ASK.format(address=stack.address("valkey"))
+    assert stack.readie.invoke(source=question)["value"] == "closed"
+    greedy = stack.readie.invoke(
+        source="result = len(b'x' * 800_000_000)",
+        options={"memory": "256Mi", "max_memory": "256Mi"},
+    )
+    assert greedy["error"]["type"] == "readie.OutOfMemoryError", greedy
 
 
 def test_a_folder_of_artifacts_that_is_not_there_is_refused_by_name(
