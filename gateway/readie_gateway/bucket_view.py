@@ -65,14 +65,16 @@ class BucketView:
     async def refresh(self) -> None:
         try:
             found = [one.pointer for one in await _aside(pointers, self._bucket.store)]
-            for target in (target for pointer in found for target in pointer.targets):
-                await self.generation(target.generation)
         except (BucketError, ObjectError) as error:
-            if str(error) != self.error:
-                log.warning("what is published cannot be read: %s", error)
-            self.error = str(error)
+            self._note(str(error))
             return
-        self.error = ""
+        problem = ""
+        for target in (target for pointer in found for target in pointer.targets):
+            try:
+                await self.generation(target.generation)
+            except (BucketError, ObjectError) as error:
+                problem = str(error)  # the others are told all the same
+        self._note(problem)
         before = {one.key: one.target.generation for one in self.pointers}
         self.pointers = tuple(found)
         for pointer in found:
@@ -82,6 +84,11 @@ class BucketView:
                     "generation %s is current for %s/%s, after %s",
                     *(current, pointer.flavor, pointer.rootfs, before.get(pointer.key)),
                 )
+
+    def _note(self, problem: str) -> None:
+        if problem and problem != self.error:
+            log.warning("what is published cannot be read: %s", problem)
+        self.error = problem
 
     async def generation(self, generation: str) -> PublishedGeneration | None:
         """None when it is not in the bucket. Raises `BucketError`, `ObjectError`."""

@@ -31,7 +31,8 @@ def known_generations(fleet: Fleet, view: BucketView | None) -> Sequence[dict[st
     found: dict[str, dict[str, Any]] = {}
     for worker in fleet.workers:
         for facts in worker.generations:
-            found.setdefault(facts.generation, summary(facts, worker.flavor, fleet, view))
+            if facts.generation not in found:
+                found[facts.generation] = summary(facts, worker.flavor, fleet, view)
     for pointer in view.pointers if view else ():
         for target in pointer.targets:
             published = view.known(target.generation) if view else None

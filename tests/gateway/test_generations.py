@@ -24,6 +24,7 @@ from readie_wire.holdings import (
     Tier,
 )
 from readie_wire.manifest import Manifest
+from readie_wire.publication import manifest_key
 from readie_wire.records import GenerationFacts
 from support.gateway import DEFAULT_RECORD, Gateway, running_gateway
 from support.generations import EMPTY
@@ -216,6 +217,20 @@ async def test_a_bucket_that_is_away_is_said_and_what_workers_hold_is_told(
     assert made.generation in {one["generation"] for one in told["generations"]}
     metrics = (await gateway.get("/metrics")).body.decode()
     assert "readie_bucket_up 0.0" in metrics
+
+
+async def test_one_generation_that_cannot_be_read_hides_no_other(
+    gateway: Gateway, put: Put, tmp_path: Path
+) -> None:
+    broken, made = put(2), put(3)
+    listed = tmp_path / "bucket" / manifest_key("cpu", broken.generation)
+    listed.write_text("{")
+    await view(gateway).refresh()
+    told = (await gateway.get("/v1/generations")).json()
+    assert broken.generation in told["bucket"]["error"]
+    assert [one["generation"] for one in told["generations"]] == [made.generation]
+    answer = (await gateway.get(f"/v1/generations/{broken.generation}")).json()
+    assert f"generation {broken.generation} is refused" in answer["detail"]
 
 
 async def test_a_refresh_nudges_everybody_who_follows(gateway: Gateway, put: Put) -> None:
