@@ -10,7 +10,7 @@ import six  # type: ignore[import-untyped]
 import readie
 from readie._cli import installed
 from readie._cli.children import Child
-from readie._cli.warm_folder import WarmFolder, changes_since
+from readie._cli.warm_folder import Origin, WarmFolder, changes_since
 from readie._cli.warming import Fleet, Warming
 from readie_wire.catalogue import Catalogue, CatalogueCheckpoint, Item, dump_catalogue
 from readie_wire.outcome import Receipt
@@ -113,6 +113,30 @@ def test_a_folder_that_the_user_gave_is_served_as_long_as_anything_in_it_can_be(
     warming.begin()
     warming.look()
     assert capsys.readouterr().out == ""
+
+
+def test_a_generation_that_no_worker_takes_is_told_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(installed, "_TELLING_PIPELINE", ("no_such_library",))
+    folder = WarmFolder(tmp_path, asked=False)
+    place = folder.place("cpu", "fork")
+    made = write_generation(place / "1", {"checkpoint_1": ["json"]})
+    folder.note(place, Origin.here([]))
+    held = {"generation": made.generation, "checkpoints": []}
+    note = "checkpoint_1 is not used: captured with Python 3.99"
+    workers = [{"flavor": "cpu", "runtime": "fork", "generations": [held], "notes": [note]}]
+    warming, told = _warming(tmp_path, workers), ""
+    warming.begin()
+
+    def has_told() -> bool:
+        nonlocal told
+        warming.look()
+        told += capsys.readouterr().out
+        return "no checkpoints are made" in told
+
+    until("it is told", has_told)
+    assert f"{made.generation} is not served: captured with Python 3.99" in told
 
 
 def test_what_was_upgraded_or_removed_or_is_new_and_large_is_a_change(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ that is needed, what is said of it, and which generation gateway and workers are
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import click
 from readie._cli import installed
 from readie._cli.children import Child
 from readie._cli.warm_folder import ImportSets, Origin, WarmFolder, changes_since, manifests
+from readie_wire.manifest import Manifest
 
 LIMIT_S = 900.0  # an environment with everything in it takes minutes at low priority
 SERVED_S = 120.0  # for workers to hold what was captured: zygotes import for seconds each
@@ -164,23 +165,25 @@ class Warming:
             _say(f"no checkpoints were made; calls import for themselves. See {child.log}")
             return
         self._folder.note(place, origin)
-        yield from self._serve(made)
-        _say(f"took {time.monotonic() - began:.0f} s; the next start finds them")
+        if (yield from self._serve(made)):
+            _say(f"took {time.monotonic() - began:.0f} s; the next start finds them")
 
-    def _serve(self, generation: Path) -> Iterator[None]:
-        """Lead gateway and workers there, and tell when they hold it."""
+    def _serve(self, generation: Path) -> Generator[None, None, bool]:
+        """Lead gateway and workers there, and tell when they hold it, or that they do not."""
         self._folder.serve(generation)
         wanted = next(manifests(generation), None)
         if wanted is None:
             _say(f"{generation} has no manifest that can be read; remove the folder")
-            return
+            return False
         deadline = time.monotonic() + SERVED_S
         held, served = 0, False
         while not served and time.monotonic() < deadline:
             yield from _pause()
-            counts = [_count(worker, wanted.generation) for worker in self._fleet.workers()]
-            held = min(counts, default=0)
+            workers = self._fleet.workers()
+            held = min((_count(worker, wanted.generation) for worker in workers), default=0)
             served = held == len(wanted.checkpoints) and self._fleet.prices(wanted.generation)
+            if any(_has_refused(worker, wanted) for worker in workers):
+                break
         modules = sorted(
             {name.partition(".")[0] for one in wanted.checkpoints for name in one.imports}
         )
@@ -188,11 +191,12 @@ class Warming:
             _say(
                 f"generation {wanted.generation} is not served: {_refusals(self._fleet.workers())}"
             )
-            return
+            return False
         _say(
             f"serves {held} checkpoints of {wanted.generation}: calls that import "
             f"{_few(modules)} start behind them from now on"
         )
+        return True
 
 
 def _pause() -> Iterator[None]:
@@ -208,6 +212,16 @@ def _count(worker: Mapping[str, Any], generation: str) -> int:
         for facts in worker.get("generations", ())
         if facts["generation"] == generation
     )
+
+
+def _has_refused(worker: Mapping[str, Any], wanted: Manifest) -> bool:
+    """Whether a worker has looked at all of a generation and can use none of it."""
+    notes = worker.get("notes", ())
+    if any(f"nothing of generation {wanted.generation}" in note for note in notes):
+        return True  # it keeps what it had
+    listed = any(one["generation"] == wanted.generation for one in worker.get("generations", ()))
+    refused = len(refusals([worker])) >= len(wanted.checkpoints)
+    return listed and refused and _count(worker, wanted.generation) == 0
 
 
 def _held(workers: Workers) -> bool:
