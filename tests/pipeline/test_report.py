@@ -6,6 +6,13 @@ from typing import Any
 import pytest
 
 from readie_pipeline.report.coverage import COLD, cover, percentile
+from readie_pipeline.report.figures import (
+    MOST,
+    Line,
+    Restore,
+    planned_against_measured,
+    restores_by_size,
+)
 from readie_pipeline.report.page import make_page
 from readie_pipeline.report.subject import Subject
 from readie_wire.catalogue import Catalogue, CatalogueCheckpoint, Item
@@ -139,6 +146,18 @@ def test_a_generation_that_does_not_tell_what_was_planned_still_has_its_line() -
 @pytest.mark.parametrize("requests", [None, [], [["left_pad"]], [["pandas"]]])
 def test_a_page_can_be_made_of_any_corpus(requests: list[list[str]] | None) -> None:
     assert "checkpoint_1" in page(requests=requests)
+
+
+def test_a_hundred_checkpoints_do_not_make_a_figure_of_a_hundred_rows() -> None:
+    """The table has them all; the figure shows the worst planned."""
+    restores = [Restore(f"checkpoint_{n}", n, n / 100, n / 50) for n in range(1, 102)]
+    drawing = planned_against_measured(restores)
+    assert drawing.count(">checkpoint_") == MOST
+    assert ">checkpoint_101<" in drawing
+    assert ">checkpoint_1<" not in drawing
+    assert "101 restores, which take 0.02 to 2.02 s" in restores_by_size(
+        restores, None, Line(0.01, 0.1)
+    )
 
 
 def test_what_stands_in_a_manifest_cannot_become_markup() -> None:

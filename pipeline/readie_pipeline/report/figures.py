@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -17,6 +17,7 @@ from readie_pipeline.report.coverage import Start
 _WIDTH = 5.4  # inches: small, so that letters are still read where a phone shrinks the whole
 _HEIGHT = 3.3
 _ROW = 0.34  # inches that one row of a chart by checkpoint takes
+MOST = 24  # checkpoints that are named in a figure; more would be a smear, or a very long page
 
 # Drawn in these, shown in the custom properties of page.css, which know light, dark and print.
 _INK, _FAINT, _MEASURED, _PLANNED = "#010203", "#010204", "#010205", "#010206"
@@ -81,7 +82,7 @@ def restores_by_size(restores: Sequence[Restore], fitted: Line | None, planned: 
         sizes = [one.size_mb for one in restores]
         times = [one.measured_s for one in restores]
         axes.scatter(sizes, times, color=_MEASURED, zorder=3, label="measured")
-        for one in restores:
+        for one in restores if len(restores) <= MOST else ():
             place = (one.size_mb, one.measured_s)
             axes.annotate(one.label, place, (5, 4), textcoords="offset points", parse_math=False)
         axes.set_ylim(bottom=0)
@@ -91,8 +92,12 @@ def restores_by_size(restores: Sequence[Restore], fitted: Line | None, planned: 
 
 
 def planned_against_measured(restores: Sequence[Restore]) -> str:
-    """A row for each checkpoint, the smallest on top: hollow is planned, full is measured."""
-    ordered = sorted(restores, key=lambda one: (-one.size_mb, one.id))
+    """A row for each checkpoint, the smallest on top: hollow is planned, full is measured.
+
+    Of more than `MOST`, those that were planned worst.
+    """
+    worst = sorted(restores, key=lambda one: -abs(one.measured_s - one.planned_s))[:MOST]
+    ordered = sorted(worst, key=lambda one: (-one.size_mb, one.id))
     rows = range(len(ordered))
     planned = [one.planned_s for one in ordered]
     measured = [one.measured_s for one in ordered]
@@ -129,8 +134,11 @@ def _draw(axes: Axes, line: Line, largest: float, **style: Any) -> None:
     axes.plot([0, largest], [line.at(0), line.at(largest)], **style)
 
 
-def _told(restores: Iterable[Restore]) -> str:
+def _told(restores: Sequence[Restore]) -> str:
     """The figure in words, for those who hear the page."""
+    if len(restores) > MOST:
+        times = sorted(one.measured_s for one in restores)
+        return f"{len(times)} restores, which take {times[0]:.2f} to {times[-1]:.2f} s"
     each = (
         f"{one.id}, {one.size_mb:.0f} MB: planned {one.planned_s:.2f} s, measured {one.measured_s:.2f} s"
         for one in restores

@@ -2,7 +2,7 @@
 
 import statistics
 
-from readie_pipeline.report.figures import planned_against_measured, restores_by_size
+from readie_pipeline.report.figures import MOST, planned_against_measured, restores_by_size
 from readie_pipeline.report.markup import (
     NOTHING,
     Cell,
@@ -81,15 +81,18 @@ def _drawn(about: Subject) -> Html:
     if not restores:
         return paragraph("No restore was measured.", soft=True)
     line = "" if about.fitted is None else ", with the line fitted to them"
+    many = len(restores) > MOST
+    points = "" if many else ", each point named by its checkpoint's number"
+    which = f" of the {MOST} checkpoints that were planned worst" if many else ""
     return figures(
         figure(
             restores_by_size(restores, about.fitted, about.planned),
-            f"Restore time against size, each point named by its checkpoint's number{line}.",
+            f"Restore time against size{points}{line}.",
         ),
         figure(
             planned_against_measured(restores),
-            "Planned against measured: the measured floor plus the planned price of size, and the "
-            "median of the restores after the capture.",
+            f"Planned against measured{which}: the measured floor plus the planned price of size, and "
+            "the median of the restores after the capture.",
         ),
     )
 
