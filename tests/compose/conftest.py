@@ -1,4 +1,4 @@
-"""The compose stack on a real engine: images are built once, each test brings up its own stack."""
+"""The compose stack on a real engine: images are built once a module, tests bring up their own stack."""
 
 import tempfile
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from support.docker_engine import DockerEngine, left_behind, require_engine, run
 from support.image_parts import import_base
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def engine() -> Iterator[DockerEngine]:
     require_engine()
     with (
@@ -22,7 +22,7 @@ def engine() -> Iterator[DockerEngine]:
         yield engine
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def built(engine: DockerEngine, tmp_path_factory: pytest.TempPathFactory) -> ComposeStack:
     """The stack with its images, of which nothing runs."""
     return prepare(engine, tmp_path_factory.mktemp("compose"))

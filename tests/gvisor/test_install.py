@@ -12,9 +12,9 @@ import pytest
 INSTALL = Path(__file__).parents[2] / "infra" / "gvisor" / "install"
 
 
-def install(prefix: Path, release: Path) -> subprocess.CompletedProcess[str]:
+def install(prefix: Path, release: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [INSTALL, "--prefix", prefix, "--release-url", f"file://{release}"],
+        [INSTALL, "--prefix", prefix, "--release-url", f"file://{release}", *options],
         env={**os.environ, "PYTHON": sys.executable},
         capture_output=True,
         text=True,
@@ -67,3 +67,19 @@ def test_a_release_with_another_checksum_is_refused(release: Path, tmp_path: Pat
 
     assert done.returncode == 1
     assert "checksum" in done.stderr
+
+
+def test_an_image_is_built_without_starting_a_sandbox_and_without_a_bad_build(
+    release: Path, tmp_path: Path
+) -> None:
+    good = install(tmp_path / "prefix", release, "--untried")
+    (release / "runsc").write_text("#!/bin/sh\necho runsc version 0.0~20221219.0\n")
+    write_checksum(release)
+    bad = install(tmp_path / "other", release, "--untried")
+
+    assert good.returncode == 0, good.stderr
+    assert "nothing is known against it" in good.stderr
+    assert (tmp_path / "prefix" / "bin" / "runsc").is_file()
+    assert bad.returncode == 1
+    assert "runsc 0.0~20221219.0 is older than" in bad.stderr
+    assert not (tmp_path / "other" / "bin" / "runsc").exists()
