@@ -50,7 +50,7 @@ def test_it_warms_itself_once_and_again_after_an_upgrade(short_path: Path) -> No
         until_served(up)
         assert "warming: makes checkpoints in the background, because there are none" in up.printed
         receipt = called(up)
-        assert (receipt.start_kind, receipt.checkpoint) == ("forked", "checkpoint_1")
+        assert receipt.start_kind == "forked"
         made = receipt.generation
     with started(data, "--warm", "six", READIE_NO_WARM="false") as next_start:
         assert f"2 of {made}" in next_start.printed
