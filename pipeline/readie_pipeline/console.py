@@ -50,3 +50,8 @@ def short(imports: Sequence[str], limit: int = 8) -> str:
     """A list of modules for one line."""
     more = f", and {len(imports) - limit} more" if len(imports) > limit else ""
     return ", ".join(imports[:limit]) + more
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 request``, ``2 requests``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -7,7 +7,7 @@ import click
 
 from readie_pipeline.commands import options
 from readie_pipeline.commands.ground import tell_skipped
-from readie_pipeline.console import Terminal, short
+from readie_pipeline.console import Terminal, counted, short
 from readie_pipeline.measure.metadata import Metadata
 from readie_pipeline.plan.costs import Budget
 from readie_pipeline.plan.demand import Demand
@@ -126,10 +126,10 @@ def _show_plan(terminal: Terminal, planned: Planned) -> None:
     for number, entry in enumerate(planned.plan.entries, start=1):
         terminal.say(
             f"checkpoint_{number}: {short(planned.demand.leading(entry.imports))}; {entry.size_mb:.1f} MB, "
-            f"serves {entry.requests} requests, saves {entry.seconds_saved:.1f} s"
+            f"serves {counted(entry.requests, 'request')}, saves {entry.seconds_saved:.1f} s"
         )
     known = sum(planned.demand.counts)
-    terminal.say(f"{known} of {planned.demand.total} requests need a measured package")
+    terminal.say(f"{known} of {counted(planned.demand.total, 'request')} need a measured package")
     saved = planned.cold_s - planned.total_s
     share = saved / planned.cold_s if planned.cold_s else 0.0
     size = sum(entry.size_mb for entry in planned.plan.entries)
