@@ -87,8 +87,9 @@ class _Supervisor:
         self._socket = valkey.socket_path(folder.folder("valkey"))
         self._children: list[Child] = []
         self._environment = _settings.environment()
-        # A bucket, where the environment names one, is what workers and gateway follow instead.
-        self._own_generations = "READIE_BUCKET" not in self._environment
+        # A bucket, where the environment names one, is what workers and gateway follow instead; with
+        # a folder given as well, they say that they can serve only one of the two.
+        self._from_folder = "READIE_BUCKET" not in self._environment or bool(wish.generations)
         self._warm_folder = WarmFolder(
             folder.folder("generations"), asked=bool(wish.imports or wish.generations)
         )
@@ -124,7 +125,7 @@ class _Supervisor:
         # By itself and not by what it serves: without a worker it is not ready.
         self._until("the gateway", lambda: self._workers() is not None, gateway)
         self._until("the workers", lambda: len(self._workers() or ()) >= count, *workers)
-        if self._own_generations:
+        if self._from_folder:
             self._await_generations()
 
     def tell(self) -> None:
@@ -172,7 +173,7 @@ class _Supervisor:
 
         Raises `click.ClickException` for a child that keeps ending.
         """
-        if self._wish.warm and self._own_generations:
+        if self._wish.warm and self._from_folder:
             self._warming.begin()
         while True:
             time.sleep(WATCH_S)
@@ -230,7 +231,7 @@ class _Supervisor:
             "READIE_PORT": str(self._port),
             "READIE_RUNTIME": wish.runtime,
         }
-        if self._own_generations:
+        if self._from_folder:
             settings["READIE_GENERATIONS_DIR"] = str(self._warm_folder.link)
             settings["READIE_GENERATIONS_LATER"] = str(wish.generations is None)
         if wish.slots is not None:
@@ -258,7 +259,7 @@ class _Supervisor:
                 held = drive(client._service().get("/generations"))["generations"]
         except ReadieError:
             return False
-        return any(one["generation"] == generation and one["priced"] for one in held)
+        return any(one["generation"] == generation and one.get("priced") for one in held)
 
     def _await_generations(self) -> None:
         """Until every worker holds all of it or says why not. Calls run meanwhile; they start cold."""
