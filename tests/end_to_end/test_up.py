@@ -108,6 +108,9 @@ def test_nothing_outlives_a_supervisor_that_is_killed(short_path: Path) -> None:
         assert len(processes) >= 4
         up.stop(signal.SIGKILL)
         until("all are gone", lambda: not alive(processes))
+    with started(short_path / "data") as again, again.client() as client:
+        assert "workers      1 with" in again.printed, "the killed one's record is still there"
+        assert readie.remote(lambda: 1).bind(client=client)() == 1
 
 
 def test_a_part_that_dies_is_started_again(short_path: Path) -> None:
