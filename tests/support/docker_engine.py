@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -22,11 +23,13 @@ from support.processes import tied
 from support.requirements import require_part
 
 START_DEADLINE_S = 60.0
+STOP_DEADLINE_S = 60.0
 POLL_S = 0.1
 # `!reset` and `create_host_path` are from here on.
 OLDEST_COMPOSE = (2, 24)
 PLUGIN = "/usr/local/lib/docker/cli-plugins"
 CGROUPS = Path("/sys/fs/cgroup")
+BUILDS = "docker/buildkit"  # where a build's processes are, whatever the engine is told
 # Images are unpacked twice as fast, and are gone at once. The limit is far above what they take.
 IN_MEMORY = 'mount -t tmpfs -o size=8g tmpfs "$1" && shift && exec "$@"'
 
@@ -104,9 +107,9 @@ def running_engine(folder: Path) -> Iterator[DockerEngine]:
             time.sleep(POLL_S)
         yield engine
     finally:
-        process.kill()
-        process.wait()
-        _remove_groups(engine.group)
+        _end(process)
+        for group in (engine.group, BUILDS):
+            _remove_groups(group)
 
 
 def left_behind(
@@ -121,6 +124,18 @@ def left_behind(
         *engine.lines("network", "ls", "--quiet", "--filter", "type=custom"),
         *(str(path) for path in (*groups, *bridges) if path.exists()),
     ]
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill the first process of the engine's namespace: `unshare` ends when the last one has."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    for pid in children.read_text().split() if children.exists() else ():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+    try:
+        process.wait(STOP_DEADLINE_S)
+    finally:
+        process.kill()
 
 
 def _remove_groups(name: str) -> None:
