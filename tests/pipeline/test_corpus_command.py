@@ -27,6 +27,7 @@ from support.fake_services import (
     Trouble,
     fake_services,
 )
+from support.processes import tied
 
 PROGRAM = "import numpy, six\nfrom transformers import AutoModel\nAutoModel.from_pretrained({!r})"
 
@@ -129,7 +130,8 @@ def test_a_killed_run_goes_on_where_it_was(
     arguments = corpus(fake, tmp_path, "--kaggle", "rain")
     fake.troubles = [Trouble('"kernelSlug": "rain2"', 1, hangs=True)]
     first = subprocess.Popen(
-        [sys.executable, "-m", "readie_pipeline", *arguments], env={**os.environ, **environment}
+        tied(sys.executable, "-m", "readie_pipeline", *arguments),
+        env={**os.environ, **environment},
     )
     try:
         assert fake.hanging.wait(LONGEST_HANG_S)
