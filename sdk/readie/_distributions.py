@@ -1,5 +1,5 @@
 """Import names to distributions: ``sklearn`` is in ``scikit-learn``, ``google.cloud.storage`` in
-``google-cloud-storage``. Installed metadata says so first; a short table knows the famous rest.
+``google-cloud-storage``. Installed metadata says so first; a table knows the famous rest.
 """
 
 import functools
@@ -9,45 +9,8 @@ from collections.abc import Iterable
 
 from packaging.utils import canonicalize_name
 
-# For modules that are not installed here, so that an error can name what to install.
-_FAMOUS = {
-    "Bio": "biopython",
-    "Crypto": "pycryptodome",
-    "MySQLdb": "mysqlclient",
-    "OpenSSL": "pyopenssl",
-    "PIL": "pillow",
-    "attr": "attrs",
-    "bs4": "beautifulsoup4",
-    "cv2": "opencv-python",
-    "dateutil": "python-dateutil",
-    "docx": "python-docx",
-    "dotenv": "python-dotenv",
-    "faiss": "faiss-cpu",
-    "fitz": "pymupdf",
-    "git": "gitpython",
-    "github": "pygithub",
-    "googleapiclient": "google-api-python-client",
-    "grpc": "grpcio",
-    "imblearn": "imbalanced-learn",
-    "jose": "python-jose",
-    "jwt": "pyjwt",
-    "magic": "python-magic",
-    "mpl_toolkits": "matplotlib",
-    "nacl": "pynacl",
-    "pptx": "python-pptx",
-    "psycopg2": "psycopg2-binary",
-    "pylab": "matplotlib",
-    "serial": "pyserial",
-    "skimage": "scikit-image",
-    "sklearn": "scikit-learn",
-    "slugify": "python-slugify",
-    "surprise": "scikit-surprise",
-    "umap": "umap-learn",
-    "usb": "pyusb",
-    "vertexai": "google-cloud-aiplatform",
-    "yaml": "pyyaml",
-    "zmq": "pyzmq",
-}
+from readie_wire.distributions import FAMOUS
+
 _NAMESPACES = frozenset({"azure", "backports", "google", "google.cloud", "zope"})
 
 _known: dict[str, tuple[str, ...]] = {}
@@ -82,7 +45,7 @@ def likely_distribution(module: str) -> str | None:
         return "-".join(parts[:3]).replace("_", "-")
     if parts[0] in _NAMESPACES:
         return None
-    return _FAMOUS.get(parts[0], canonicalize_name(parts[0]))
+    return FAMOUS.get(parts[0], canonicalize_name(parts[0]))
 
 
 @functools.cache

@@ -39,7 +39,7 @@ def script(stack: Stack, tmp_path: Path) -> Callable[[str], Script]:
     """Runs source text as a user's script, with the stack as its service."""
 
     def run(source: str) -> Script:
-        environment = {"READIE_URL": stack.url, "READIE_AUTH_TOKEN": stack.token}
+        environment = stack.client_environment
         return run_script(source, tmp_path, environment)
 
     return run

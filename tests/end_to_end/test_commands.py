@@ -1,15 +1,12 @@
 """``readie run``, ``explain`` and ``doctor``."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from support.scripts import Script, write_script
+from support.scripts import Script, run_module, write_script
 from support.stack import Stack
 
 SOURCE = """
@@ -39,21 +36,9 @@ def run(stack: Stack, tmp_path: Path) -> Readie:
     write_script("NAME = 'next door'", tmp_path, "neighbour.py")
 
     def command(*words: str) -> Script:
-        done = subprocess.run(
-            [sys.executable, "-m", "readie", *words],
-            cwd=tmp_path.parent,
-            env={
-                **os.environ,
-                "READIE_URL": stack.url,
-                "READIE_AUTH_TOKEN": stack.token,
-                "COLUMNS": "300",
-            },
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
+        return run_module(
+            "readie", *words, folder=tmp_path.parent, environment=stack.client_environment
         )
-        return Script(done.returncode, done.stdout, done.stderr)
 
     return command
 

@@ -20,7 +20,7 @@ from readie_pipeline.errors import CaptureError, OutputError
 from readie_pipeline.measure.metadata import Metadata
 from readie_pipeline.plan.plan import Plan, PlanEntry
 from readie_wire.manifest import CheckpointMeta, load_manifest, load_meta
-from support.gvisor_kit import real_runsc
+from support.gvisor_kit import real_runsc, sandboxes
 from support.interpreters import interpreter_with
 from support.processes import tied
 
@@ -274,19 +274,6 @@ def test_a_kill_at_any_step_loses_nothing_and_leaves_nothing_half(tmp_path: Path
             assert image.read_text() == f"{one.imports}"
         assert names_in(folder) == ["generation"]
     assert step > 20, "hardly any step was seen"
-
-
-def sandboxes(folder: Path) -> list[int]:
-    """Processes of sandboxes whose files lie in ``folder``."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (process / "cmdline").read_bytes()
-        except OSError:  # it has ended
-            continue
-        if words.startswith(b"runsc-sandbox") and bytes(folder) in words:
-            found.append(int(process.name))
-    return found
 
 
 # Hangs where it is captured; it is measured by a program called probe.py before.

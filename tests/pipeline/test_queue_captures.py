@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from readie_pipeline.cli import cli
 from readie_wire.manifest import load_manifest, load_meta
-from support.gvisor_kit import real_runsc
+from support.gvisor_kit import real_runsc, sandboxes
 from support.interpreters import interpreter_with
 from support.redis_servers import RedisServer
 
@@ -56,19 +56,6 @@ def kill_worker_of(pids: Iterable[int], workers: Sequence[Process]) -> bool:
             os.kill(pid, signal.SIGKILL)
             return True
     return False
-
-
-def sandboxes(folder: Path) -> list[int]:
-    """Sandboxes whose files lie in ``folder``."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (process / "cmdline").read_bytes()
-        except OSError:  # it has ended
-            continue
-        if words.startswith(b"runsc-sandbox") and bytes(folder) in words:
-            found.append(int(process.name))
-    return found
 
 
 def test_two_workers_share_measuring_and_capturing_and_a_killed_one_loses_nothing(

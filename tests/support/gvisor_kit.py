@@ -30,6 +30,19 @@ def real_runsc() -> Path:
     return found.resolve()
 
 
+def sandboxes(folder: Path) -> list[int]:
+    """Processes of sandboxes whose files lie in ``folder``."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes()
+        except OSError:  # it has ended
+            continue
+        if words.startswith(b"runsc-sandbox") and bytes(folder) in words:
+            found.append(int(process.name))
+    return found
+
+
 class FlakyRunsc:
     """A `runsc` that does what the file ``orders`` in its folder says when asked to restore."""
 

@@ -39,6 +39,11 @@ class Stack:
     gateway: subprocess.Popen[bytes] | None = None
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
+    @property
+    def client_environment(self) -> dict[str, str]:
+        """The variables by which a client in a process of its own finds it."""
+        return {"READIE_URL": self.url, "READIE_AUTH_TOKEN": self.token}
+
     def start_gateway(self, **settings: str) -> subprocess.Popen[bytes]:
         """Start it and wait until it answers."""
         self.gateway = self._start("readie_gateway", "gateway.log", settings)

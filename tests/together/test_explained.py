@@ -1,9 +1,6 @@
 """What is predicted of a call, held against the call: real processes, real packages."""
 
 import json
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +13,7 @@ from readie._cli.explaining import measured
 from readie_wire.outcome import Receipt
 from support.generations import write_generation
 from support.redis_servers import RedisServer
-from support.scripts import run_script, write_script
+from support.scripts import run_module, run_script, write_script
 from support.stack import Stack, running_stack
 
 SOURCE = """
@@ -65,26 +62,15 @@ def test_explain_is_held_against_a_run(
     stack: Stack, tmp_path: Path, function: str, checkpoint: str, seen: tuple[str, ...]
 ) -> None:
     script = write_script(SOURCE, tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-m", "readie", "explain", f"{script}::{function}", "--run"],
-        env={
-            **os.environ,
-            "READIE_URL": stack.url,
-            "READIE_AUTH_TOKEN": stack.token,
-            "COLUMNS": "300",
-        },
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    lines = {line.split()[0]: line for line in done.stdout.splitlines() if line.strip()}
+    words = ("explain", f"{script}::{function}", "--run")
+    done = run_module("readie", *words, folder=tmp_path, environment=stack.client_environment)
+    assert done.status == 0, done.err
+    lines = {line.split()[0]: line for line in done.out.splitlines() if line.strip()}
     assert f"choice    {checkpoint} of " in lines["choice"]
     assert f"forked from {checkpoint}" in lines["measured"]
     assert lines[">"].split()[1] == checkpoint  # the chosen one of the starts
-    assert set(CHECKPOINTS) | {"cold"} <= set(done.stdout.split())
-    assert all(where in done.stdout for where in seen)
+    assert set(CHECKPOINTS) | {"cold"} <= set(done.out.split())
+    assert all(where in done.out for where in seen)
 
 
 @pytest.mark.parametrize("function", ["nothing", "sums", "frames"])
@@ -144,7 +130,7 @@ def test_a_module_of_the_callers_own_keeps_a_checkpoint_that_loaded_its_namesake
         quotes = {quote["checkpoint"]: quote["refused"] for quote in whose.explain()["quotes"]}
         print(json.dumps([value, readie.last_receipt().checkpoint, quotes["checkpoint_3"]]))
     """
-    environment = {"READIE_URL": stack.url, "READIE_AUTH_TOKEN": stack.token}
+    environment = stack.client_environment
     done = run_script(source, tmp_path, environment)
     assert done.status == 0, done.err
     value, checkpoint, refused = json.loads(done.out)

@@ -1,10 +1,7 @@
 """What an operator does with generations, command by command, on real processes and a real S3 server."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +13,7 @@ from support.generations import EMPTY
 from support.published import write_captured
 from support.redis_servers import RedisServer
 from support.s3_servers import S3Server
-from support.scripts import Script
+from support.scripts import Script, run_module
 from support.stack import Stack, running_stack
 
 NEVER = "3600"  # seconds between two looks: only a nudge makes a worker look
@@ -51,23 +48,10 @@ def stack(
 
 
 @pytest.fixture
-def run(stack: Stack, bucket: str) -> Run:
+def run(stack: Stack, bucket: str, tmp_path: Path) -> Run:
     def run(module: str, *words: object) -> Script:
-        done = subprocess.run(
-            [sys.executable, "-m", module, *map(str, words)],
-            env={
-                **os.environ,
-                "READIE_URL": stack.url,
-                "READIE_AUTH_TOKEN": stack.token,
-                "READIE_BUCKET": bucket,
-                "COLUMNS": "250",
-            },
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
-        return Script(done.returncode, done.stdout, done.stderr)
+        environment = {**stack.client_environment, "READIE_BUCKET": bucket}
+        return run_module(module, *words, folder=tmp_path, environment=environment)
 
     return run
 

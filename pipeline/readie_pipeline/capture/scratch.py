@@ -4,9 +4,7 @@ One folder for all captures of a user, so that each finds what a killed one has 
 which the runtimes end, and its files.
 """
 
-import fcntl
 import os
-import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -14,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from readie_pipeline.errors import CaptureError
+from readie_worker.sandbox.owned_folders import OwnedFolder
 
 _IMAGES = "images-"
-_LOCK = ".lock"
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -34,28 +32,8 @@ def scratch_folder() -> Path:
 @contextmanager
 def image_folder() -> Iterator[Path]:
     """A folder for one checkpoint's images, removed at the end; those of the dead are removed too."""
-    parent = scratch_folder()
-    _remove_orphans(parent)
-    folder = Path(tempfile.mkdtemp(prefix=_IMAGES, dir=parent))
-    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    folder = OwnedFolder(scratch_folder(), _IMAGES)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield folder
+        yield folder.path
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
-
-
-def _remove_orphans(parent: Path) -> None:
-    for folder in parent.glob(f"{_IMAGES}*"):
-        try:
-            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
-        except OSError:  # just being made, or removed by somebody else
-            continue
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
-        except BlockingIOError:
-            continue
-        finally:
-            os.close(lock)
+        folder.remove()

@@ -4,60 +4,10 @@ from collections.abc import Sequence
 
 from packaging.utils import canonicalize_name
 
-# Where the distribution is not called as the package. Only an install could tell; these are common.
+from readie_wire.distributions import FAMOUS
+
+# Parts of namespaces that come from a distribution of another name.
 _ELSEWHERE = {
-    "Bio": "biopython",
-    "Crypto": "pycryptodome",
-    "MySQLdb": "mysqlclient",
-    "OpenSSL": "pyopenssl",
-    "PIL": "pillow",
-    "agents": "openai-agents",
-    "airflow": "apache-airflow",
-    "apache_beam": "apache-beam",
-    "attr": "attrs",
-    "autogen": "ag2",
-    "azureml": "azureml-core",
-    "bs4": "beautifulsoup4",
-    "cv2": "opencv-python",
-    "dateutil": "python-dateutil",
-    "docx": "python-docx",
-    "dotenv": "python-dotenv",
-    "firecrawl": "firecrawl-py",
-    "fitz": "pymupdf",
-    "git": "gitpython",
-    "github": "pygithub",
-    "googleapiclient": "google-api-python-client",
-    "grpc": "grpcio",
-    "imblearn": "imbalanced-learn",
-    "jose": "python-jose",
-    "jwt": "pyjwt",
-    "ldap": "python-ldap",
-    "magic": "python-magic",
-    "mem0": "mem0ai",
-    "mpl_toolkits": "matplotlib",
-    "multipart": "python-multipart",
-    "nacl": "pynacl",
-    "odc": "odc-stac",
-    "pkg_resources": "setuptools",
-    "pptx": "python-pptx",
-    "pylab": "matplotlib",
-    "rest_framework": "djangorestframework",
-    "serial": "pyserial",
-    "skimage": "scikit-image",
-    "sklearn": "scikit-learn",
-    "slugify": "python-slugify",
-    "smexperiments": "sagemaker-experiments",
-    "socks": "pysocks",
-    "surprise": "scikit-surprise",
-    "telegram": "python-telegram-bot",
-    "umap": "umap-learn",
-    "usb": "pyusb",
-    "vertexai": "google-cloud-aiplatform",
-    "win32api": "pywin32",
-    "win32com": "pywin32",
-    "xrspatial": "xarray-spatial",
-    "yaml": "pyyaml",
-    "zmq": "pyzmq",
     "google.api_core": "google-api-core",
     "google.oauth2": "google-auth",
     "google.protobuf": "protobuf",
@@ -85,6 +35,8 @@ def distributions_for(unit: str) -> Sequence[str]:
     A bare namespace has none: it comes with whatever fills it.
     """
     parts = unit.split(".")
-    if unit in _ELSEWHERE or parts[0] not in _NAMESPACES:
-        return [canonicalize_name(_ELSEWHERE.get(unit, unit))]
+    if unit in _ELSEWHERE:
+        return [_ELSEWHERE[unit]]
+    if parts[0] not in _NAMESPACES:
+        return [canonicalize_name(FAMOUS.get(unit, unit))]
     return [canonicalize_name("-".join(parts[:size])) for size in range(len(parts), 1, -1)]

@@ -1,7 +1,5 @@
 """``readie dead``: calls that came to nothing as often as they may, for an operator to decide on."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,14 +7,12 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from readie._client import default_client
-from readie._errors import ReadieError
-from readie._service import Service
+from readie._cli import asking
 from readie._steps import drive
 
 
 def list_dead() -> None:
-    with _service() as service:
+    with asking.service() as service:
         letters = drive(service.get("/dead"))["dead"]
     if not letters:
         click.echo("no dead letters")
@@ -35,7 +31,7 @@ def list_dead() -> None:
 
 
 def show_dead(call_id: str) -> None:
-    with _service() as service:
+    with asking.service() as service:
         letter = drive(service.get(f"/dead/{call_id}"))
     click.echo(f"{letter['call_id']}  {letter['function']}  on {letter['flavor']}")
     click.echo(f"parked {_time(letter['parked_ms'])} after {letter['attempts']} attempts")
@@ -47,24 +43,16 @@ def show_dead(call_id: str) -> None:
 
 
 def requeue_dead(call_ids: tuple[str, ...]) -> None:
-    with _service() as service:
+    with asking.service() as service:
         for call_id in call_ids:
             click.echo(f"{call_id} runs again as {drive(service.requeue(call_id))}")
 
 
 def drop_dead(call_ids: tuple[str, ...]) -> None:
-    with _service() as service:
+    with asking.service() as service:
         for call_id in call_ids:
             drive(service.drop_dead(call_id))
             click.echo(f"{call_id} is dropped")
-
-
-@contextmanager
-def _service() -> Iterator[Service]:
-    try:
-        yield default_client()._service()
-    except ReadieError as error:
-        raise click.ClickException(str(error)) from error
 
 
 def _time(milliseconds: Any) -> str:

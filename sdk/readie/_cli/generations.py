@@ -3,7 +3,6 @@
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
@@ -11,9 +10,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from readie._cli import asking
 from readie._cli.generation_diff import difference
-from readie._client import default_client
-from readie._errors import ReadieError
 from readie._service import Service
 from readie._steps import drive
 
@@ -24,7 +22,7 @@ UNKNOWN = "-"
 
 
 def list_generations(*, as_json: bool) -> None:
-    with _service() as service:
+    with asking.service() as service:
         told = drive(service.get("/generations"))
     if as_json:
         _print_json(told)
@@ -49,7 +47,7 @@ def list_generations(*, as_json: bool) -> None:
 
 
 def show_generation(generation: str, *, as_json: bool) -> None:
-    with _service() as service:
+    with asking.service() as service:
         told = _one(service, generation)
     if as_json:
         _print_json(told)
@@ -71,7 +69,7 @@ def show_generation(generation: str, *, as_json: bool) -> None:
 
 
 def diff_generations(old: str, new: str, *, as_json: bool) -> None:
-    with _service() as service:
+    with asking.service() as service:
         found = difference(_one(service, old), _one(service, new))
     if as_json:
         _print_json(found)
@@ -196,11 +194,3 @@ def _count(number: int, what: str) -> str:
 
 def _print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2))
-
-
-@contextmanager
-def _service() -> Iterator[Service]:
-    try:
-        yield default_client()._service()
-    except ReadieError as error:
-        raise click.ClickException(str(error)) from error
