@@ -8,7 +8,8 @@ from readie_infra.connecting import connect
 from readie_infra.store import CallStore, Limits
 from support.redis_servers import RedisServer
 
-SHORT = Limits(lease_s=0.2, lost_grace_s=0.1, cancel_grace_s=0.1, max_leases=2)
+# Long enough for the steps that a test takes within one, also when the machine is busy.
+SHORT = Limits(lease_s=0.5, lost_grace_s=0.4, cancel_grace_s=0.1, max_leases=2)
 
 
 @pytest.fixture

@@ -150,7 +150,7 @@ async def test_a_running_call_whose_time_is_long_over_is_lost(short_store: CallS
     await take(short_store)
     await short_store.start(record.call_id, "worker-a", 1, 0.1)
     assert (await short_store.sweep()).lost == []
-    await asyncio.sleep(0.25)
+    await asyncio.sleep(0.6)
     assert (await short_store.sweep()).lost == [record.call_id]
     end = await ended(short_store, record.call_id)
     assert end.outcome is not None
@@ -166,7 +166,7 @@ async def test_a_call_that_outlives_every_lease_is_lost_in_the_end(
     record = await enqueue(short_store)
     for _ in range(2):
         await take(short_store)
-        await asyncio.sleep(0.25)
+        await asyncio.sleep(0.6)
         swept = await short_store.sweep()
     assert swept.lost == [record.call_id]
 
@@ -174,9 +174,9 @@ async def test_a_call_that_outlives_every_lease_is_lost_in_the_end(
 async def test_queueing_time_does_not_run_while_a_worker_holds_the_call(
     short_store: CallStore,
 ) -> None:
-    record = await enqueue(short_store, queue_timeout=0.4)
+    record = await enqueue(short_store, queue_timeout=0.6)
     await take(short_store)
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(0.7)
     assert (await short_store.sweep()).requeued == [record.call_id]
     assert (await take(short_store)).call_id == record.call_id
 

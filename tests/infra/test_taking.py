@@ -125,7 +125,7 @@ async def test_a_worker_stopped_past_its_lease_can_do_nothing_more(
 ) -> None:
     record = await enqueue(short_store)
     await take(short_store, worker="stopped")
-    await asyncio.sleep(0.25)  # longer than the lease
+    await asyncio.sleep(0.6)  # longer than the lease
     assert (await short_store.sweep()).requeued == [record.call_id]
     again = await take(short_store, worker="other")
     call = (record.call_id, "stopped", 1)
