@@ -108,6 +108,20 @@ async def test_a_claimed_sandbox_is_replaced_when_nobody_waits(make_rig: MakeRig
     rig.starter.discard(live)
 
 
+async def test_a_start_that_a_call_waits_for_goes_before_those_made_ahead(
+    make_rig: MakeRig,
+) -> None:
+    rig = await make_rig(together=1)
+    live = rig.pool.claim(rig.key(EMPTY))
+    assert live is not None
+    with rig.pool.awaited():
+        rig.pool.refill()
+        assert len(rig.background) == 0
+    await rig.settle()
+    assert rig.counts[EMPTY] == 2
+    rig.starter.discard(live)
+
+
 async def test_with_room_for_few_the_first_of_the_catalogue_come_first(make_rig: MakeRig) -> None:
     rig = await make_rig(most=3)
     assert rig.counts == {EMPTY: 2, "checkpoint_1": 1}

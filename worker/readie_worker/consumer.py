@@ -178,11 +178,12 @@ class Consumer:
                 self._sessions.rest(session)
             else:
                 self._capacity.release(grant)
-        self._pool.refill()
         if self._may_be_unfit:
             self._may_be_unfit, self._owed = False, ALL
         with contextlib.suppress(StoreUnavailableError):  # the loop waits an outage out
             await self.take_owed()
+        await asyncio.sleep(0)  # a call that was taken asks for its sandbox first
+        self._pool.refill()
 
     def _obey(self, order: Order) -> None:
         if order.type == "cancel":

@@ -7,7 +7,8 @@ the order is that of the catalogue, where the empty checkpoint comes first.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import structlog
@@ -41,7 +42,8 @@ class Pool:
     """Holds at most ``most`` sandboxes, ``per_checkpoint`` of each checkpoint that is wanted.
 
     ``cost`` tells how many bytes an idle sandbox of a checkpoint keeps; ``budget`` bounds their sum.
-    ``together`` bounds how many are being made at a time.
+    ``together`` bounds how many are being made at a time, those that calls wait for included: they
+    go first.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Pool:
         self._together = together
         self._shelves: dict[str, _Shelf] = {}  # by key, the most wanted last
         self._making = 0
+        self._awaited = 0  # starts that a call waits for
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None
 
@@ -92,9 +95,19 @@ class Pool:
             self._starter.discard(live)
         return None
 
+    @contextmanager
+    def awaited(self) -> Iterator[None]:
+        """While a call waits for a sandbox that is being started, fewer are made ahead."""
+        self._awaited += 1
+        try:
+            yield
+        finally:
+            self._awaited -= 1
+            self.refill()
+
     def refill(self) -> None:
         """Make what is missing, in the background. Call it when nobody waits."""
-        while not self._closed and self._making < self._together:
+        while not self._closed and self._making + self._awaited < self._together:
             shelf = self._neediest()
             if shelf is None:
                 return

@@ -240,7 +240,8 @@ class Runner:
             if fits:
                 return await _limited(claimed, call)
             self._starter.discard(claimed)  # it was made with more network than the call wants
-        return await self._starter.start(checkpoint, call.limits, options.network)
+        with self._pool.awaited():
+            return await self._starter.start(checkpoint, call.limits, options.network)
 
     async def _hand_over(self, call: Running, live: LiveSandbox, body: bytes) -> None:
         """CALL, then GO: in one go when the call is ours to start, else behind the fence."""

@@ -139,8 +139,7 @@ class GVisorRuntime:
         self._adopted.pop(key, None)
 
     async def cold(self, spec: SandboxSpec) -> GVisorSandbox:
-        created = await self._take(spec)
-        async with _removed_on_error(created):
+        async with self._taken(spec) as created:
             launcher = self._opened()
             connection = await launcher.start(created, self._start_deadline)
             return GVisorSandbox(spec.id, created, connection, None)
@@ -153,8 +152,7 @@ class GVisorRuntime:
             raise StartError("gVisor restores no checkpoint with the network of the host")
         if (file := changed(adopted.files)) is not None:
             raise StartError(f"{file}, which checkpoint {checkpoint.key} needs, has changed")
-        created = await self._take(spec)
-        async with _removed_on_error(created):
+        async with self._taken(spec) as created:
             created.parts.rundir.write_ticket(spec.id, checkpoint=checkpoint.key)
             launcher = self._opened()
             connection = await launcher.restore(created, adopted.image, self._start_deadline)
@@ -216,8 +214,12 @@ class GVisorRuntime:
             raise StartError("the gvisor runtime is not open")
         return self._launcher
 
-    async def _take(self, spec: SandboxSpec) -> CreatedContainer:
-        """A created container with the limits of the spec. Raises `StartError`."""
+    @contextlib.asynccontextmanager
+    async def _taken(self, spec: SandboxSpec) -> AsyncIterator[CreatedContainer]:
+        """A created container with the limits of the spec, removed when the block fails.
+
+        Raises `StartError`.
+        """
         if self._shelf is None:
             raise StartError("the gvisor runtime is not open")
         if spec.network not in ("none", self._network):
@@ -225,10 +227,9 @@ class GVisorRuntime:
                 f"the network {spec.network} cannot be had on this worker, which was started with "
                 f"{self._network}"
             )
-        created = await self._shelf.take(spec.network)
-        async with _removed_on_error(created):
+        async with self._shelf.taken(spec.network) as created, _removed_on_error(created):
             created.parts.group.apply(spec.limits)
-        return created
+            yield created
 
 
 @contextlib.asynccontextmanager

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 
 from readie_worker.sandbox.api import Network
 from readie_worker.sandbox.errors import StartError
@@ -24,18 +25,19 @@ class Shelf:
         self._closed = False
         self._fill()
 
-    async def take(self, network: Network) -> CreatedContainer:
-        """A created container nobody else has. Raises `StartError`."""
+    @contextlib.asynccontextmanager
+    async def taken(self, network: Network) -> AsyncIterator[CreatedContainer]:
+        """A created container nobody else has, to be started in the block. Raises `StartError`.
+
+        The one that takes its place is made after the block: making it uses as much of the machine
+        as the start does, which somebody may be waiting for.
+        """
         if self._closed:
             raise StartError("the gvisor runtime is closed")
-        if network == self._network:
-            while self._ready:
-                created = self._ready.pop(0)
-                self._fill()
-                if created.alive:
-                    return created
-                await created.remove()
-        return await self._launcher.create(network)
+        try:
+            yield await self._take(network)
+        finally:
+            self._fill()
 
     async def close(self) -> None:
         """Make no more; those on the shelf are the launcher's to remove."""
@@ -44,6 +46,14 @@ class Shelf:
             self._filling.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._filling
+
+    async def _take(self, network: Network) -> CreatedContainer:
+        while network == self._network and self._ready:
+            created = self._ready.pop(0)
+            if created.alive:
+                return created
+            await created.remove()
+        return await self._launcher.create(network)
 
     def _fill(self) -> None:
         idle = self._filling is None or self._filling.done()
