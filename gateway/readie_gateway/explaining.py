@@ -118,5 +118,5 @@ def _refusal(
 
 
 def _size_mb(checkpoint_id: str | None, generation: PricedGeneration) -> float:
-    checkpoint = generation.checkpoints.get(checkpoint_id or "")
-    return 0.0 if checkpoint is None else checkpoint.size_mb
+    """Also of those that no worker holds, for their size is priced all the same."""
+    return 0.0 if checkpoint_id is None else generation.catalogue.facts[checkpoint_id].size_mb

@@ -311,6 +311,17 @@ async def test_a_start_is_predicted_with_what_any_costs_and_size_only_where_it_i
     assert explained["choice"]["predicted_start_s"] == first["start_s"]
 
 
+async def test_what_no_worker_holds_is_explained_with_its_size_and_not_chosen(
+    gateway: Gateway,
+) -> None:
+    async with worker_of(gateway, generations=fork_generation(SHA256, "checkpoint_1")):
+        explained = await explain(gateway, imports=["pandas"])
+    quotes = {quote["checkpoint"]: quote for quote in explained["quotes"]}
+    assert quotes["checkpoint_2"]["refused"] == "no worker holds it"
+    assert quotes["checkpoint_2"]["size_mb"] > quotes["checkpoint_1"]["size_mb"] > 0
+    assert explained["choice"]["checkpoint"] == "checkpoint_1"
+
+
 async def test_the_fleet_and_its_catalogue_can_be_looked_at(gateway: Gateway) -> None:
     async with worker_of(gateway) as worker:
         (seen,) = (await gateway.get("/v1/workers")).json()["workers"]

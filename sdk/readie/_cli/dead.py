@@ -4,10 +4,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from readie._cli import asking
+from readie._cli import asking, tables
 from readie._steps import drive
 
 
@@ -17,7 +15,7 @@ def list_dead() -> None:
     if not letters:
         click.echo("no dead letters")
         return
-    table = Table("call", "function", "attempts", "parked", "reason")
+    table = tables.table("call", "function", "attempts", "parked", "reason")
     for letter in letters:
         first_line = letter["reason"].partition("\n")[0]
         table.add_row(
@@ -27,7 +25,7 @@ def list_dead() -> None:
             _time(letter["parked_ms"]),
             first_line,
         )
-    Console().print(table)
+    tables.console().print(table)
 
 
 def show_dead(call_id: str) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 
+from readie._cli import tables
 from readie._cli.running import call_arguments, load_function
 from readie._client import last_receipt
 from readie._errors import ReadieError
@@ -28,7 +28,7 @@ _HOW: Mapping[str, str] = {
 def explain_target(target: str, args: Sequence[str], options: Sequence[str], *, run: bool) -> None:
     """Print what the call needs and a line for each way to start it; with ``run``, hold it against one."""
     function, arguments = load_function(target, options), call_arguments(args)
-    console = Console()
+    console = tables.console()
     try:
         answer = function.explain(**arguments)
     except ReadieError as error:
@@ -44,7 +44,7 @@ def explain_target(target: str, args: Sequence[str], options: Sequence[str], *, 
 def _show_imports(console: Console, answer: Mapping[str, Any]) -> None:
     items = {item["name"]: item for item in answer["items"]}
     seen = {one["name"]: one for one in answer["seen"]}
-    table = _table("needs", "item", "distribution", "seen")
+    table = tables.table("needs", "item", "distribution", "seen")
     for name in answer["imports"]:
         item = items.get(answer["matched"].get(name, ""), {})
         shown = item.get("name", "not priced")
@@ -81,16 +81,17 @@ def _show_starts(console: Console, answer: Mapping[str, Any]) -> None:
         for place, quote in enumerate(quotes)
         if place < STARTS_SHOWN or quote["checkpoint"] in (None, chosen)
     ]
-    table = _table("start")
-    for column in ("size MB", "for size s", "imports s", "price s", "fixed s", "predicted s"):
-        table.add_column(column, justify="right")
+    table = tables.table("start")
+    for column in ("size\nMB", "for size\ns", "imports\ns", "price\ns", "fixed\ns", "predicted\ns"):
+        table.add_column(column, justify="right", no_wrap=True)
     table.add_column("missing or refused", overflow="fold")
     for quote in shown:
-        numbers = ("size_mb", "size_cost_s", "missing_s", "total_s", "fixed_s", "start_s")
+        seconds = ("size_cost_s", "missing_s", "total_s", "fixed_s", "start_s")
         name = quote["checkpoint"] or "cold"
         table.add_row(
             f"> {name}" if quote["checkpoint"] == chosen else f"  {name}",
-            *(f"{quote[key]:.3f}" for key in numbers),
+            f"{quote['size_mb']:.1f}",
+            *(f"{quote[key]:.3f}" for key in seconds),
             _missing(quote),
         )
     console.print()
@@ -118,8 +119,8 @@ def _missing(quote: Mapping[str, Any]) -> str:
 def _show_choice(console: Console, answer: Mapping[str, Any]) -> None:
     choice = answer["choice"]
     console.print()
-    where = f" of {choice['generation']}" if choice["generation"] else ""
-    _say(console, f"choice    {choice['checkpoint'] or 'a cold start'}{where}: {choice['reason']}")
+    found = f"{choice['checkpoint']} of {choice['generation']}" if choice["checkpoint"] else ""
+    _say(console, f"choice    {found or 'a cold start'}: {choice['reason']}")
     if choice["predicted_start_s"] is not None:
         cold = f", cold {choice['cold_start_s']:.3f} s" if choice["checkpoint"] else ""
         _say(console, f"predicted {choice['predicted_start_s']:.3f} s until it runs{cold}")
@@ -153,10 +154,6 @@ def measured(receipt: Receipt) -> str:
         error = receipt.predicted_start_ms - receipt.measured_start_ms
         text += f"; predicted {abs(error) / 1000:.3f} s {'more' if error > 0 else 'less'}"
     return text
-
-
-def _table(*columns: str) -> Table:
-    return Table(*columns, box=None, pad_edge=False)
 
 
 def _say(console: Console, text: str) -> None:

@@ -7,10 +7,9 @@ from typing import Any
 from urllib.parse import quote
 
 import click
-from rich.console import Console
 from rich.table import Table
 
-from readie._cli import asking
+from readie._cli import asking, tables
 from readie._cli.generation_diff import difference
 from readie._service import Service
 from readie._steps import drive
@@ -32,7 +31,7 @@ def list_generations(*, as_json: bool) -> None:
     if not told["generations"]:
         click.echo("no worker serves a generation, and none is published")
         return
-    table = Table(
+    table = tables.table(
         *("generation", "flavor", "rootfs", "published", "checkpoints", "MB", "served by", "priced")
     )
     for one in told["generations"]:
@@ -41,7 +40,7 @@ def list_generations(*, as_json: bool) -> None:
             *(_role(one), _restorable(one), _megabytes(one["size"])),
             *(_count(len(one["workers"]), "worker"), _priced(one)),
         )
-    Console().print(table)
+    tables.console().print(table)
     for one in told["generations"]:
         _echo_arrivals(one)
 
@@ -60,7 +59,7 @@ def show_generation(generation: str, *, as_json: bool) -> None:
     _echo_arrivals(told)
     if told["error"]:
         click.echo(f"not all of it can be told: {told['error']}", err=True)
-    console = Console()
+    console = tables.console()
     console.print(_checkpoint_table(told["checkpoints"], told["holding"]))
     if told["holding"]:
         console.print(_worker_table(told["holding"]))
@@ -112,7 +111,7 @@ def _one(service: Service, generation: str) -> dict[str, Any]:
 def _checkpoint_table(
     checkpoints: Sequence[Mapping[str, Any]], holding: Sequence[Mapping[str, Any]]
 ) -> Table:
-    table = Table("checkpoint", "imports", "MB in memory", "MB on disk", "on workers")
+    table = tables.table("checkpoint", "imports", "MB in memory", "MB on disk", "on workers")
     for one in checkpoints:
         table.add_row(
             *(one["id"], _imports(one)),
@@ -132,7 +131,7 @@ def _where(checkpoint: str, holding: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _worker_table(holding: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table("worker", "host", "state", "memory", "disk", "remote", "ready", "refused")
+    table = tables.table("worker", "host", "state", "memory", "disk", "remote", "ready", "refused")
     for one in holding:
         held = one["checkpoints"].values()
         tiers = Counter(checkpoint["tier"] for checkpoint in held)
