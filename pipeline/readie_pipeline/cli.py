@@ -2,37 +2,55 @@
 
 import signal
 import sys
+from importlib import import_module
 from types import FrameType
 
 import click
 
 from readie_infra.errors import InfraError
-from readie_pipeline.commands.analyze import analyze
-from readie_pipeline.commands.build import build
-from readie_pipeline.commands.capture import capture
-from readie_pipeline.commands.corpus import corpus
-from readie_pipeline.commands.plan import plan
-from readie_pipeline.commands.publish import keygen, publish
-from readie_pipeline.commands.published import gc, list_published, rollback, verify
-from readie_pipeline.commands.report import report
-from readie_pipeline.commands.warm import warm
-from readie_pipeline.commands.worker import worker
 from readie_pipeline.console import Terminal
 from readie_pipeline.errors import PipelineError
 
+# Where each command is, in the order in which they are used.
+_COMMANDS = {
+    "corpus": "corpus:corpus",
+    "analyze": "analyze:analyze",
+    "plan": "plan:plan",
+    "build": "build:build",
+    "capture": "capture:capture",
+    "report": "report:report",
+    "warm": "warm:warm",
+    "worker": "worker:worker",
+    "publish": "publish:publish",
+    "list": "published:list_published",
+    "verify": "published:verify",
+    "rollback": "published:rollback",
+    "gc": "published:gc",
+    "keygen": "publish:keygen",
+}
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+class Commands(click.Group):
+    """Loads a command when it is asked for: each needs other libraries, some of them slow to import."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, attribute = _COMMANDS[cmd_name].partition(":")
+        place = import_module(f"readie_pipeline.commands.{module}")
+        command: click.Command = getattr(place, attribute)
+        return command
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="readie")
 @click.pass_context
 def cli(context: click.Context) -> None:
     """Build generations: measure imports, plan checkpoints, capture them, publish them."""
     context.obj = Terminal()
-
-
-for command in (corpus, analyze, plan, build, capture, report, warm, worker):
-    cli.add_command(command)
-for command in (publish, list_published, verify, rollback, gc, keygen):
-    cli.add_command(command)
 
 
 def main() -> None:

@@ -47,7 +47,8 @@ def test_every_command_that_a_page_shows_exists_with_those_options(page: Path) -
         if not (shown := COMMAND.match(line)):
             continue
         program, name, rest = shown.groups()
-        command = COMMANDS[program].commands.get(name)
+        group = COMMANDS[program]
+        command = group.get_command(click.Context(group), name)
         known = {
             option for parameter in (command.params if command else ()) for option in parameter.opts
         }

@@ -216,7 +216,13 @@ def test_nobody_is_asked_when_nothing_is_to_be_checked_and_no_code_stays(
 
 
 def test_no_command_loads_a_library_of_the_extra_before_it_is_needed() -> None:
-    load = "import sys, readie_pipeline.cli; print(*sys.modules)"
+    load = """
+import sys
+from readie_pipeline.cli import cli
+for name in cli.list_commands(None):
+    assert cli.get_command(None, name) is not None
+print(*sys.modules)
+"""
     loaded = subprocess.run(
         [sys.executable, "-c", load], capture_output=True, text=True, timeout=100, check=True
     )
@@ -260,3 +266,11 @@ def test_kaggle_is_logged_in_to_as_by_its_own_tools(
     monkeypatch.setenv("KAGGLE_USERNAME", "bob")
     monkeypatch.setenv("KAGGLE_KEY", "k2")
     assert kaggle_login() == ("bob", "k2")
+
+
+def test_a_command_loads_only_its_own_libraries() -> None:
+    load = "import sys; from readie_pipeline.cli import cli; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", load], capture_output=True, text=True, timeout=100, check=True
+    )
+    assert {"boto3", "matplotlib", "numpy", "rq"}.isdisjoint(loaded.stdout.split())
