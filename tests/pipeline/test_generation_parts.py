@@ -21,6 +21,7 @@ from readie_pipeline.measure.metadata import Measurement, Metadata
 from readie_pipeline.plan.plan import PlanEntry
 from readie_wire.catalogue import ResourceType, load_catalogue
 from readie_wire.catalogue import dump_catalogue as dump
+from readie_worker.sandbox.owned_folders import LOCK
 
 
 def test_alpha_is_the_slope_and_the_fixed_cost_does_not_distort_it() -> None:
@@ -155,7 +156,7 @@ def test_images_of_a_killed_capture_are_removed_by_the_next(
     with image_folder() as living:
         dead = living.with_name("images-of-the-dead")
         dead.mkdir()
-        (dead / ".lock").touch()
+        (dead / LOCK).touch()
         with image_folder():
             assert living.exists()
             assert not dead.exists()

@@ -22,6 +22,7 @@ from readie_worker.sandbox.errors import (
 )
 from readie_worker.sandbox.fork import ForkRuntime
 from readie_worker.sandbox.fork_identity import FIRST_UID, Identity
+from readie_worker.sandbox.owned_folders import LOCK
 from support.executor_driver import DEADLINE_S
 from support.processes import tied
 from support.requirements import require_part
@@ -278,7 +279,7 @@ async def test_folders_of_a_killed_worker_are_removed_by_the_next(
     [own] = (short_path / "run").glob("fork-*")
     orphan = short_path / "run" / "fork-orphan"
     (orphan / "sandbox" / "work").mkdir(parents=True)
-    (orphan / "lock").touch()
+    (orphan / LOCK).touch()
     other = ForkRuntime(short_path / "run")
     await other.open()
     assert not orphan.exists()
