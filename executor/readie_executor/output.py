@@ -15,14 +15,6 @@ def attach(stdout: int, stderr: int) -> None:
             os.close(given)
 
 
-def close_input() -> None:
-    """Reading input ends at once: there is nobody to type."""
-    null = os.open(os.devnull, os.O_RDONLY)
-    if null != 0:
-        os.dup2(null, 0)
-        os.close(null)
-
-
 def configure() -> None:
     """Streams that take any text, whatever the locale, and hold no complete line back."""
     sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__

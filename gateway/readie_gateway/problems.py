@@ -64,13 +64,6 @@ def problem_response(error: RefusedError) -> Response:
     )
 
 
-def problem_body(error: RefusedError) -> dict[str, Any]:
-    """The same as an object, for where it is one event of a stream."""
-    return _document(
-        error.status, error.code, error.detail, field=error.field, limit=error.limit, **error.extra
-    )
-
-
 async def on_refused(request: Request, error: RefusedError) -> Response:
     return problem_response(error)
 
