@@ -17,7 +17,7 @@ UMASK = 0o022
 # Names and counts that modules keep and that would be the same in every clone; `None` is unknown.
 _CACHES = {
     "tempfile": ("_name_sequence", "tempdir"),
-    "uuid": ("_node", "_last_timestamp"),
+    "uuid": ("_last_timestamp",),
     "torch.cuda": ("_cached_device_count",),
 }
 
@@ -106,3 +106,14 @@ def _forget_identity() -> None:
         if module in sys.modules:
             for name in names:
                 setattr(sys.modules[module], name, None)
+    if uuid := sys.modules.get("uuid"):
+        # The C library that may stand behind `uuid1` keeps its clock sequence in memory, so clones
+        # asking in the same microsecond would get the same identifier. Python's own way, with a
+        # random node as RFC 9562 §6.10 allows, keeps nothing.
+        uuid._generate_time_safe = None  # type: ignore[attr-defined]
+        uuid._node = _random_node()  # type: ignore[attr-defined]
+
+
+def _random_node() -> int:
+    """48 bits with the multicast bit set, which no network card has."""
+    return int.from_bytes(os.urandom(6), "big") | 1 << 40

@@ -70,7 +70,7 @@ def draw() -> dict[str, object]:
         "RandomState held": untidy.LEGACY.normal(),
         "Generator held deeply": untidy.HELD["deep"][0].random(),
         "urandom": os.urandom(8),
-        "uuid1": uuid.uuid1(),
+        "uuid1, whatever the time": uuid.uuid1().node,
         "uuid4": uuid.uuid4(),
         "secrets": secrets.token_hex(),
         "openssl": ssl.RAND_bytes(8),

@@ -13,6 +13,7 @@ import os
 import signal
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from readie_worker.sandbox.errors import RuntimeUnavailableError
 from readie_worker.sandbox.gvisor.runsc import RunscError
@@ -36,8 +37,8 @@ class Processes:
 class Children:
     """Finds, awaits and buries the processes of this worker's sandboxes."""
 
-    def __init__(self) -> None:
-        self._awaited: set[int] = set()
+    # Of the whole process, as its children are: another runtime in it must not bury ours.
+    _awaited: ClassVar[set[int]] = set()
 
     def adopt_orphans(self) -> None:
         """Become the parent of every process whose parent dies. Of no harm to other children."""
