@@ -1,5 +1,6 @@
 """Folders that last as long as their owner: what a crash left behind, the next owner removes."""
 
+import errno
 import fcntl
 import os
 import shutil
@@ -8,16 +9,16 @@ from pathlib import Path
 
 LOCK = "lock"  # held by the living owner
 
+_TRIES = 10  # each lost one means that another owner took the folder for an orphan just then
+
 
 class OwnedFolder:
     """A new folder in ``parent``, which several owners may share; ``prefix`` says what it is for."""
 
     def __init__(self, parent: Path, prefix: str, mode: int = 0o700) -> None:
-        self._lock: int | None = None
-        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        self._lock: int | None
+        self.path, self._lock = _make(parent, prefix)
         self.path.chmod(mode)
-        self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _remove_orphans(parent, prefix)
 
     def remove(self) -> None:
@@ -26,6 +27,22 @@ class OwnedFolder:
             shutil.rmtree(self.path, ignore_errors=True)
             os.close(self._lock)
             self._lock = None
+
+
+def _make(parent: Path, prefix: str) -> tuple[Path, int]:
+    """A new folder, and the descriptor that holds its lock. Raises `OSError`."""
+    for _ in range(_TRIES):
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Until here it looked like an orphan to everybody else.
+            if os.fstat(lock).st_nlink:
+                return folder, lock
+        except BlockingIOError:
+            pass  # somebody is just removing it
+        os.close(lock)
+    raise OSError(errno.EBUSY, "other owners come and go here", parent)
 
 
 def _remove_orphans(parent: Path, prefix: str) -> None:
