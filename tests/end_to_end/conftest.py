@@ -8,21 +8,27 @@ import pytest
 
 import readie
 from readie._client import using
-from support.redis_servers import RedisServer
+from support.redis_servers import RedisServer, running_server
 from support.scripts import Script, run_script
 from support.stack import Stack, running_stack
 
 
 @pytest.fixture(scope="session")
-def stack(_valkey_of_the_session: RedisServer) -> Iterator[Stack]:
+def server() -> Iterator[RedisServer]:
+    """The stack's own: it beats and sweeps to the end of the run, and others empty theirs."""
+    with (
+        tempfile.TemporaryDirectory(prefix="rd-") as folder,
+        running_server("valkey", Path(folder)) as running,
+    ):
+        yield running
+
+
+@pytest.fixture(scope="session")
+def stack(server: RedisServer) -> Iterator[Stack]:
     """One for all tests that leave it as it was."""
     with (
         tempfile.TemporaryDirectory(prefix="rd-") as folder,
-        running_stack(
-            _valkey_of_the_session.url,
-            Path(folder),
-            settings={"READIE_REDIS_PREFIX": "end-to-end"},
-        ) as running,
+        running_stack(server.url, Path(folder)) as running,
     ):
         yield running
 

@@ -14,12 +14,6 @@ VALUE = "s3cret-of-this-test"
 pytestmark = pytest.mark.usefixtures("client")
 
 
-@pytest.fixture
-def server(_valkey_of_the_session: RedisServer) -> RedisServer:
-    """The one that the stack keeps its calls in."""
-    return _valkey_of_the_session
-
-
 @remote(secrets={"API_KEY": VALUE})
 def length(pause: float = 0.0) -> int:
     import time
@@ -39,11 +33,11 @@ def test_neither_the_store_nor_the_api_shows_it(
     shown = stack.get(f"/v1/calls/{call.id}")
     assert shown["options"]["secrets"] == ["API_KEY"]
     assert VALUE not in str(shown)
-    stored = server.command("HGET", f"end-to-endcall:{call.id}", "sealed")
+    stored = server.command("HGET", f"readie:call:{call.id}", "sealed")
     assert stored.startswith("$")
     assert int(stored[1:]) > len(VALUE)
     call.cancel()
     with pytest.raises(readie.ExecutionCancelledError):
         call.get(60)
-    gone = server.command("HGET", f"end-to-endcall:{call.id}", "sealed")
+    gone = server.command("HGET", f"readie:call:{call.id}", "sealed")
     assert gone == "$-1"
