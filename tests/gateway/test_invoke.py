@@ -186,7 +186,7 @@ async def test_a_call_longer_than_the_wait_is_answered_202_and_goes_on(gateway: 
     async with played_worker(gateway, wait):
         answer = await gateway.invoke(DOUBLE, Prefer="wait=0.3")
         assert answer.status == 202
-        assert answer.json()["state"] in ("queued", "running")
+        assert answer.json()["state"] in ("queued", "leased", "running")
         location = answer.headers["location"]
         assert (await gateway.get(f"{location}/result")).status == 202
         go_on.set()
@@ -196,13 +196,24 @@ async def test_a_call_longer_than_the_wait_is_answered_202_and_goes_on(gateway: 
 
 
 async def test_a_stream_whose_window_ends_says_that_the_call_goes_on(gateway: Gateway) -> None:
-    async with played_worker(gateway, never_end):
-        answer = await gateway.invoke(DOUBLE, Accept=MEDIA_FRAMES, Prefer="wait=2")
-        frames = frames_of(answer.body)
-        call_id = frames[0].header["call_id"]
+    running = asyncio.Event()
+
+    async def run(worker: PlayedWorker, call: CallRecord) -> None:
+        running.set()
+        await never_end(worker, call)
+
+    async with played_worker(gateway, run):
+        spawned = await gateway.invoke(DOUBLE, Prefer="respond-async", Idempotency_Key="k")
+        async with asyncio.timeout(30):
+            await running.wait()
+        answer = await gateway.invoke(
+            DOUBLE, Accept=MEDIA_FRAMES, Prefer="wait=0.3", Idempotency_Key="k"
+        )
+        call_id = spawned.json()["call_id"]
         await gateway.request("DELETE", f"/v1/calls/{call_id}")
-    assert frames[-1].type is FrameType.BYE
-    assert frames[-1].header == {"call_id": call_id, "state": "running", "reason": "window"}
+    goodbye = frames_of(answer.body)[-1]
+    assert goodbye.type is FrameType.BYE
+    assert goodbye.header == {"call_id": call_id, "state": "running", "reason": "window"}
 
 
 async def test_respond_async_is_answered_at_once_and_kept(gateway: Gateway) -> None:
@@ -241,28 +252,35 @@ async def test_a_key_that_is_used_again_without_waiting_tells_the_state_of_its_c
 async def test_a_client_that_comes_back_with_its_key_in_time_gets_the_whole_answer(
     valkey: RedisServer, tmp_path: Path
 ) -> None:
-    hung_up = asyncio.Event()
+    go_on = asyncio.Event()
 
     async def end_later(worker: PlayedWorker, call: CallRecord) -> None:
         await worker.log(call, "before\n")
-        await hung_up.wait()
-        await asyncio.sleep(4.5)  # sweeps go by that would cancel an abandoned call
+        await go_on.wait()
         await worker.succeed(call, b"1")
 
     async with (
-        running_gateway(valkey.socket_url, tmp_path, abandon_grace_s=3.0) as gateway,
+        running_gateway(valkey.socket_url, tmp_path, abandon_grace_s=60.0) as gateway,
         played_worker(gateway, end_later),
     ):
+        board = gateway.services.board
         async with gateway.invoking(DOUBLE, Accept=MEDIA_SSE, Idempotency_Key="k") as answer:
             async for piece in answer.pieces():
                 if b"before" in piece:
                     break
             answer.hang_up()
-        hung_up.set()
-        again = await gateway.invoke(DOUBLE, Accept=MEDIA_SSE, Idempotency_Key="k")
-    events = [line for line in again.body.decode().splitlines() if line.startswith("event")]
+        async with asyncio.timeout(30):
+            while not board._abandoned:
+                await asyncio.sleep(0.01)
+        again = asyncio.create_task(gateway.invoke(DOUBLE, Accept=MEDIA_SSE, Idempotency_Key="k"))
+        async with asyncio.timeout(30):
+            while board._abandoned:  # what is left in it, a sweep cancels after the grace
+                await asyncio.sleep(0.01)
+        go_on.set()
+        body = (await again).body
+    events = [line for line in body.decode().splitlines() if line.startswith("event")]
     assert events == ["event: accepted", "event: log", "event: result"]
-    assert b'"ok":true' in again.body
+    assert b'"ok":true' in body
 
 
 @pytest.mark.parametrize("accept", ["application/json", MEDIA_SSE])

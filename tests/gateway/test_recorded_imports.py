@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import AsyncIterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from readie_gateway import recording
 from readie_gateway.recording import MAX_SET_BYTES, MAX_UNWRITTEN, ImportLedger, import_set
 from readie_gateway.settings import GatewaySettings
 from readie_infra.connecting import connect
@@ -20,6 +22,12 @@ from support.gateway import Gateway, PlayedWorker, played_worker, running_gatewa
 from support.redis_servers import RedisServer
 
 DAYS = 3
+
+
+@pytest.fixture(autouse=True)
+def one_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No midnight comes in the middle of a test."""
+    monkeypatch.setattr(recording, "_today", lambda: date(2026, 1, 2))
 
 
 @pytest.fixture
