@@ -165,9 +165,11 @@ class _Link(asyncio.Protocol):
             return  # whoever asked was cancelled
         if not isinstance(value, exceptions.RedisError):
             answer.set_result(value)
-        elif isinstance(value, exceptions.ResponseError):
+        elif isinstance(value, exceptions.ResponseError) and not isinstance(
+            value, exceptions.ReadOnlyError
+        ):
             answer.set_exception(value)
-        else:  # such as a server that is still loading: nothing else can be asked either
+        else:  # it loads, or is a replica now: another connection may lead to who takes over
             answer.set_exception(value)
             raise value
 

@@ -133,7 +133,7 @@ async def test_recent_calls_are_listed_newest_first_without_their_bytes(store: C
 async def test_a_full_memory_refuses_new_calls_and_lets_the_others_end(
     store: CallStore, each_redis: RedisServer
 ) -> None:
-    queued = [await enqueue(store, gateway="gateway-1") for _ in range(4)]
+    queued = [await enqueue(store, gateway="gateway-1") for _ in range(5)]
     running = await take(store, ready=[queued[0].choice.key])
     leased = await take(store)
     each_redis.command("ZADD", Keys().due, "1", queued[3].call_id)
@@ -149,6 +149,8 @@ async def test_a_full_memory_refuses_new_calls_and_lets_the_others_end(
         assert await store.finish(leased.call_id, "worker-a", 1, State.SUCCEEDED, SUCCESS)
         assert await store.cancel(queued[2].call_id, "not needed") is State.CANCELLED
         assert (await store.sweep()).expired == [queued[3].call_id]
+        assert (await take(store)).call_id == queued[4].call_id, "or memory never gets free"
+        assert await store.subscribe(queued[4].call_id, "gateway-2")
         snapshot = await store.read(running.call_id)
         assert snapshot is not None
         assert snapshot.record.result == b"result"

@@ -119,6 +119,23 @@ async def test_a_replica_that_refuses_writes_is_reported(
         await store.close()
 
 
+async def test_a_primary_that_became_a_replica_is_left_for_the_new_one(
+    own_valkey: Callable[..., RedisServer],
+) -> None:
+    """The name leads to another server after a fail-over; the old connection would stay for ever."""
+    old, new = own_valkey(), own_valkey()
+    async with FlakyProxy(old.socket_path).listening() as proxy:
+        store = CallStore(connect(proxy.url))
+        await enqueue(store)
+        assert old.command("REPLICAOF", "127.0.0.1", str(new.port)) == "+OK"
+        proxy.target = new.socket_path
+        with pytest.raises(StoreUnavailableError):
+            await enqueue(store)
+        record = await enqueue(store)
+        assert (await take(store)).call_id == record.call_id
+        await store.close()
+
+
 async def test_a_server_set_up_rightly_has_no_warnings(store: CallStore) -> None:
     healthy = await store.health()
     assert healthy.warnings == ()

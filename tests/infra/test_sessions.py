@@ -11,7 +11,7 @@ from readie_wire.keys import Keys, new_session_id
 from readie_wire.lifecycle import State
 from readie_wire.outcome import ErrorKind
 from readie_wire.records import CallRecord, SessionRecord
-from support.call_records import SUCCESS, enqueue, new_record, take
+from support.call_records import CHECKPOINT_KEY, SUCCESS, enqueue, new_record, take
 from support.redis_servers import RedisServer
 
 WORKER = "worker-a"
@@ -230,6 +230,71 @@ async def test_a_line_that_somebody_deleted_is_rebuilt(
     found = await store.take_session(WORKER, session, ready=True)
     assert found is not None
     assert found.call_id == waiting.call_id
+
+
+async def test_a_call_that_is_cancelled_while_it_waits_leaves_the_session_as_it_is(
+    store: CallStore,
+) -> None:
+    session = await opened(store)
+    await in_session(store, session)
+    await succeed(store, await take(store))
+    running = await in_session(store, session)
+    assert await store.take_session(WORKER, session, ready=True) is not None
+    waiting, last = await in_session(store, session), await in_session(store, session)
+    assert await store.cancel(waiting.call_id, "not needed") is State.CANCELLED
+    record = await store.read_session(session)
+    assert record is not None
+    assert (record.ended, record.current, record.waiting) == (False, running.call_id, 1)
+    assert await store.finish(running.call_id, WORKER, 1, State.SUCCEEDED, SUCCESS)
+    following = await store.take_session(WORKER, session, ready=True)
+    assert following is not None
+    assert following.call_id == last.call_id
+
+
+async def test_a_session_whose_record_is_deleted_holds_up_nothing_and_leaves_nothing(
+    store: CallStore, each_redis: RedisServer
+) -> None:
+    keys = Keys()
+    idle, busy, fresh = [await opened(store, idle_s=0.05) for _ in range(3)]
+    await in_session(store, busy)
+    running = await take(store, ready=[CHECKPOINT_KEY])
+    waiting, first = await in_session(store, busy), await in_session(store, fresh)
+    for session in (idle, busy, fresh):
+        assert each_redis.command("DEL", keys.session(session)) == ":1"
+    await asyncio.sleep(0.1)
+    other = await enqueue(store)
+    assert (await take(store)).call_id == other.call_id, "not a call of a session that is gone"
+    await store.sweep()
+    assert {*(await store.sweep()).expired} == {waiting.call_id, first.call_id}
+    for call in (waiting, first):
+        assert await end_of(store, call) == (State.EXPIRED, ErrorKind.SESSION_ENDED)
+    assert await store.finish(running.call_id, WORKER, 1, State.SUCCEEDED, SUCCESS)
+    assert await end_of(store, running) == (State.SUCCEEDED, None)
+    for session in (idle, busy, fresh):
+        assert each_redis.command("EXISTS", keys.session(session)) == ":0"
+    assert each_redis.command("EXISTS", keys.sessions) == ":0"
+
+
+async def test_a_leased_call_of_a_session_without_a_record_can_be_handed_back(
+    store: CallStore, each_redis: RedisServer
+) -> None:
+    session = await opened(store)
+    await in_session(store, session)
+    taken = await take(store)
+    each_redis.command("DEL", Keys().session(session))
+    assert await store.release(taken.call_id, WORKER, 1, "full")
+    await store.sweep()
+    assert (await store.sweep()).expired == [taken.call_id]
+
+
+async def test_a_session_goes_on_when_the_record_of_its_call_is_deleted(
+    store: CallStore, each_redis: RedisServer
+) -> None:
+    session = await opened(store)
+    gone = await in_session(store, session)
+    each_redis.command("DEL", Keys().call(gone.call_id))
+    following = await in_session(store, session)
+    assert (await take(store)).call_id == following.call_id
 
 
 async def test_a_token_sees_its_own_open_sessions(store: CallStore) -> None:

@@ -8,7 +8,16 @@ from readie_wire.keys import Keys
 from readie_wire.lifecycle import State
 from readie_wire.outcome import ErrorKind
 from readie_wire.records import Choice
-from support.call_records import CHECKPOINT_KEY, MEMORY, SUCCESS, enqueue, new_record, offer, take
+from support.call_records import (
+    CHECKPOINT_KEY,
+    MEMORY,
+    OPTIONS,
+    SUCCESS,
+    enqueue,
+    new_record,
+    offer,
+    take,
+)
 from support.redis_servers import RedisServer
 
 
@@ -73,6 +82,22 @@ async def test_a_flood_of_one_token_does_not_hold_up_another(store: CallStore) -
     assert order.count("other") == 3
     assert "other" in order[:2]
     assert order[:6].count("flood") == 3
+
+
+async def test_a_call_that_fits_nowhere_earns_nobody_a_share(store: CallStore) -> None:
+    """A token whose call waits for memory stands still; who comes later must not start there."""
+    huge = new_record(token="patient", options={**OPTIONS, "memory": 1 << 40})
+    await enqueue(store, huge)
+    for _ in range(30):
+        await enqueue(store, new_record(token="busy"))
+    for _ in range(20):
+        assert (await take(store, memory_free=1 << 30)).token == "busy"
+    for _ in range(10):
+        await enqueue(store, new_record(token="late"))
+    order = [(await take(store, memory_free=1 << 30)).token for _ in range(10)]
+    assert abs(order.count("late") - 5) <= 1
+    large = [(await take(store, memory_free=1 << 40)).call_id for _ in range(3)]
+    assert huge.call_id in large, "its share is that of the others"
 
 
 async def test_a_call_handed_back_is_the_first_of_its_token_again(store: CallStore) -> None:

@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 
 from readie_infra.connecting import connect
 from readie_infra.errors import SessionEndedError, SessionUnknownError
-from readie_infra.store import CallStore, Event, Limits, Offer
+from readie_infra.store import CallStore, Event, Hold, Limits, Offer
 from readie_wire.keys import Keys
 from readie_wire.lifecycle import HELD, TERMINAL, State, Transition
 from readie_wire.records import CallRecord, SessionRecord
@@ -63,7 +63,8 @@ class Lifecycle(RuleBasedStateMachine):
         super().__init__()
         server.flush()
         self.runner = asyncio.Runner()
-        self.store = CallStore(connect(server.socket_url), KEYS, Limits(max_leases=MAX_LEASES))
+        limits = Limits(max_leases=MAX_LEASES, settle_s=0)
+        self.store = CallStore(connect(server.socket_url), KEYS, limits)
         self.client: Any = connect(server.socket_url)  # its types name every way to answer
         self.model = Model()
         self.calls = self.model.calls
@@ -279,6 +280,22 @@ class Lifecycle(RuleBasedStateMachine):
         if started and call.state is State.LEASED:
             call.move(Transition.START)
             call.overdue = False
+
+    @rule(lease=leases)
+    def renew(self, lease: Lease) -> None:
+        """A worker says that it holds a call, and that it has the sandbox of every session."""
+        call, holds = self.held(lease)
+        hold = Hold(lease.call_id, lease.attempt, 60)
+        unwanted = self.run(self.store.renew(lease.owner, [hold], sorted(self.sessions)))
+        wanted = holds and call.state in HELD and not call.cancel
+        assert unwanted.calls == ([] if wanted else [lease.call_id])
+        if wanted and call.state is State.RUNNING:
+            call.overdue = False
+        assert unwanted.sessions == [
+            name
+            for name, session in sorted(self.sessions.items())
+            if session.ended or session.worker != lease.owner
+        ]
 
     @rule(lease=leases)
     def release(self, lease: Lease) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 
 class FlakyProxy:
-    """Forwards bytes between a port of its own and a unix socket."""
+    """Forwards bytes between a port of its own and a unix socket, ``target`` for new connections."""
 
     def __init__(self, target: Path) -> None:
         self.url = ""
-        self._target = target
+        self.target = target
         self._losing = False
         self.lost = 0  # answers lost so far
         self._writers: set[asyncio.StreamWriter] = set()
@@ -21,7 +21,7 @@ class FlakyProxy:
         self._losing = True
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        server_reader, server_writer = await asyncio.open_unix_connection(self._target)
+        server_reader, server_writer = await asyncio.open_unix_connection(self.target)
         self._writers |= {writer, server_writer}
         try:
             await asyncio.gather(

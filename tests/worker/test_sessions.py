@@ -13,17 +13,20 @@ from typing import Any
 
 import pytest
 
+from readie_infra.blobs import payload_key
 from readie_infra.errors import SessionEndedError
 from readie_infra.store import CallStore
-from readie_wire.keys import new_session_id
+from readie_wire.keys import Keys, new_session_id
 from readie_wire.lifecycle import State
 from readie_wire.outcome import ErrorKind, StartKind
 from readie_wire.records import SessionRecord
+from readie_worker.sandbox.api import Sandbox, SandboxSpec
 from readie_worker.sandbox.fork import ForkRuntime
 from readie_worker.sandbox.guarded import GuardedRuntime
 from readie_worker.service import Worker
 from support.calling import SURELY, Caller, Ended
 from support.executor_driver import pickled_call
+from support.redis_servers import RedisServer
 
 KEPT: dict[str, Any] = {}
 
@@ -151,13 +154,90 @@ async def test_a_sandbox_that_dies_ends_the_session_and_what_waits_in_it(
     await until_nothing_is_held(worker)
 
 
-async def test_a_timeout_ends_the_session(caller: Caller, worker: Worker) -> None:
+async def test_a_timeout_ends_the_session_and_says_so(caller: Caller, worker: Worker) -> None:
     session = await opened(caller.store)
     await call(caller, session, count, "a")
-    assert (
-        await call(caller, session, time.sleep, SURELY, timeout=0.2)
-    ).error.kind is ErrorKind.TIMEOUT
-    await end_reason(caller, session)
+    error = (await call(caller, session, time.sleep, SURELY, timeout=0.2)).error
+    assert error.kind is ErrorKind.TIMEOUT
+    assert error.message.endswith("; its session has ended with it")
+    assert (await end_reason(caller, session)).endswith(", which ran longer than its timeout")
+    await until_nothing_is_held(worker)
+
+
+async def test_a_call_that_is_cancelled_while_it_runs_ends_the_session_and_says_so(
+    caller: Caller, worker: Worker
+) -> None:
+    session = await opened(caller.store)
+    running = await spawn(caller, session, time.sleep, SURELY)
+    await caller.until(running, lambda snapshot: snapshot.record.state is State.RUNNING)
+    await caller.store.cancel(running, "not needed")
+    error = (await caller.end_of(running)).error
+    assert error.message == "the call was cancelled: not needed; its session has ended with it"
+    assert (await end_reason(caller, session)).endswith(", which was cancelled while it ran")
+
+
+class Gated(ForkRuntime):
+    """Its first cold start waits for a gate."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.reached, self.gate = asyncio.Event(), asyncio.Event()
+
+    async def cold(self, spec: SandboxSpec) -> Sandbox:
+        if not self.reached.is_set():
+            self.reached.set()
+            await self.gate.wait()
+        return await super().cold(spec)
+
+
+async def test_a_call_that_is_cancelled_before_it_runs_leaves_the_session_to_the_next(
+    caller: Caller, start_worker: Any, short_path: Path
+) -> None:
+    runtime = Gated(short_path, environment=dict(os.environ))
+    await runtime.open()
+    async with start_worker(runtime, spares=0) as worker:
+        session = await opened(caller.store)
+        first = await spawn(caller, session, count, "a")
+        await runtime.reached.wait()
+        second = await spawn(caller, session, count, "a")
+        assert await caller.store.cancel(first, "not needed") is State.CANCELLED
+        assert (await caller.end_of(second)).value[0] == 1
+        runtime.gate.set()  # the sandbox that nobody wants comes up, and goes
+        async with asyncio.timeout(SURELY):
+            while worker.describe().free_slots < 2:
+                await asyncio.sleep(0.02)
+        assert (await call(caller, session, count, "a")).value[0] == 2
+
+
+async def test_a_call_that_does_not_come_to_its_sandbox_leaves_it_alone(
+    caller: Caller, worker: Worker
+) -> None:
+    session = await opened(caller.store)
+    await call(caller, session, count, "a")
+    record = caller.record(count, "a")
+    lost = replace(record, session=session, payload=b"", payload_blob=payload_key(record.call_id))
+    refused = (await caller.end_of(await caller.enqueue(lost))).error
+    assert "session has ended" not in refused.message
+    assert (await call(caller, session, count, "a")).value[0] == 2
+
+
+async def test_sessions_are_let_go_when_the_store_has_lost_them(
+    caller: Caller, worker: Worker, server: RedisServer
+) -> None:
+    session = await opened(caller.store)
+    await call(caller, session, count, "a")
+    server.flush()
+    await until_nothing_is_held(worker)
+
+
+async def test_a_cancelled_call_ends_though_its_order_was_lost(
+    caller: Caller, worker: Worker, server: RedisServer
+) -> None:
+    session = await opened(caller.store)
+    running = await spawn(caller, session, time.sleep, SURELY)
+    await caller.until(running, lambda snapshot: snapshot.record.state is State.RUNNING)
+    server.command("HSET", Keys().call(running), "cancel", "not needed")  # and tell nobody
+    assert (await caller.end_of(running)).state is State.CANCELLED
     await until_nothing_is_held(worker)
 
 

@@ -122,6 +122,17 @@ def of_gone_session(reason: str, receipt: Receipt) -> Ending:
     return _failed(ErrorKind.SESSION_ENDED, "SessionExpiredError", message, receipt, {})
 
 
+def with_its_session(ending: Ending) -> Ending:
+    """The same, saying that the session of the call is over as well."""
+    error = ending.outcome.error
+    if error is None or error.kind is ErrorKind.SESSION_ENDED:
+        return ending
+    first, newline, rest = error.message.partition("\n")
+    message = f"{first}; its session has ended with it{newline}{rest}"
+    outcome = replace(ending.outcome, error=replace(error, message=message))
+    return replace(ending, outcome=outcome)
+
+
 def of_lost_result(size: int, reason: str, receipt: Receipt) -> Ending:
     """The function returned, and its large result could not be kept anywhere."""
     message = f"the result of {size} bytes could not be stored: {reason}"

@@ -126,7 +126,7 @@ class Runner:
         try:
             options = CallOptions.of(record)
         except CallRefusedError as refusal:
-            if claimed is not None:
+            if claimed is not None and (session is None or claimed is not session.live):
                 self._starter.discard(claimed)
             receipt = Receipt(record.call_id, attempt=record.attempt, worker_id=record.owner)
             refused = outcomes.of_refusal(refusal.error, receipt)
@@ -144,7 +144,8 @@ class Runner:
                 await self._settle(call, ending)
         finally:
             call.disarm_timeout()
-            del self._calls[record.call_id]
+            if self._calls.get(record.call_id) is call:  # else it runs here again already
+                del self._calls[record.call_id]
             if not self._calls:
                 self.busy.clear()
             if call.live is not None:
@@ -246,7 +247,7 @@ class Runner:
     async def _hand_over(self, call: Running, live: LiveSandbox, body: bytes) -> None:
         """CALL, then GO: in one go when the call is ours to start, else behind the fence."""
         header, within = self._header(call), self._starter.start_timeout
-        call.go_sent = call.fenced_in
+        call.touched, call.go_sent = True, call.fenced_in
         await live.connection.send_call(header, body, go=call.fenced_in, within=within)
         if not call.fenced_in:
             await live.connection.ready(within)
@@ -274,10 +275,10 @@ class Runner:
             ),
             self._patience,
         )
+        call.fenced_in = ours
         call.check()
         if not ours:
             raise FencedError("it was cancelled, or its lease lapsed, before it started")
-        call.fenced_in = True
 
     def _give_up_on_start(self, live: LiveSandbox) -> None:
         """GO was sent long ago. Kill it first: what it said until then is still to be read."""
@@ -333,7 +334,8 @@ class Runner:
 
     async def _settle(self, call: Running, ending: Ending) -> None:
         logs = await call.relay.close() if call.relay is not None else []
-        over = call.leave_session()
+        over = call.leave_session(ending)
+        ending = outcomes.with_its_session(ending) if over else ending
         await self._settler.finish(call.record, ending, call.options.result_ttl, logs, over)
 
     def _header(self, call: Running) -> dict[str, Any]:

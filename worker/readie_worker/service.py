@@ -27,6 +27,7 @@ from readie_worker.growing import MemoryWatch
 from readie_worker.holdings import Holdings
 from readie_worker.pool import Pool
 from readie_worker.prefetching import Prefetcher
+from readie_worker.renewing import renew_holds
 from readie_worker.runner import Runner
 from readie_worker.sandbox.api import Network, Runtime
 from readie_worker.sessions import Sessions
@@ -213,6 +214,7 @@ class Worker:
             asyncio.create_task(self._watch_generations(), name="watching generations"),
             asyncio.create_task(self._prefetcher.run(), name="reading checkpoints ahead"),
             asyncio.create_task(self._watch_lease(beater), name="watching the lease"),
+            asyncio.create_task(self._renew_holds(), name="renewing what is held"),
             asyncio.create_task(self._memory.run(), name="watching memory"),
         }
         try:
@@ -242,6 +244,12 @@ class Worker:
         async with asyncio.TaskGroup() as both:
             both.create_task(self._holdings.watch())
             both.create_task(self._sync.run(lambda: self._holdings.in_use, nudges.pause))
+
+    async def _renew_holds(self) -> None:
+        plan = self._plan
+        await renew_holds(
+            self._store, self._runner, self._sessions, boot=plan.boot, every=plan.beat
+        )
 
     async def _watch_lease(self, beater: Beater) -> None:
         """A worker that is not heard is given up after a lease, and its repeatable calls run anew.

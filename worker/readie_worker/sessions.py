@@ -58,6 +58,10 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._held)
 
+    @property
+    def ids(self) -> list[str]:
+        return list(self._held)
+
     def ready(self, session_id: str) -> bool:
         """Whether its sandbox waits for a call, when its turn has come."""
         held = self._held.get(session_id)

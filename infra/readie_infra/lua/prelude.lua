@@ -119,7 +119,11 @@ end
 -- is queued for any. A session without calls begins to be idle.
 local function advance(session)
   local s = redis.call('HMGET', session_key(session), 'state', 'current', 'worker', 'flavor', 'token', 'idle_ms')
-  if s[1] ~= 'open' or s[2] ~= '' then return end
+  if s[1] ~= 'open' then return end
+  if s[2] ~= '' then
+    if redis.call('EXISTS', call_key(s[2])) == 1 then return end
+    redis.call('HSET', session_key(session), 'current', '') -- somebody deleted it: it never ends
+  end
   local call, entry = first_in_line(session, s[4], s[5])
   if not call then
     redis.call('ZADD', SESSIONS, digits(now + s[6]), session)
@@ -168,11 +172,14 @@ local function conclude(call, state, outcome, ttl_ms, result, pinned)
   if f[3] ~= '' then redis.call('PEXPIRE', idempotency_key(f[1], f[3]), ttl_ms) end
   if f[5] and f[5] ~= '' then
     local key = session_key(f[5])
-    if f[6] == 'running' then redis.call('HINCRBY', key, 'served', 1) end
-    if redis.call('HGET', key, 'current') == call then
-      redis.call('HSET', key, 'current', '', 'used_ms', digits(now))
+    local current = redis.call('HGET', key, 'current')
+    if current then
+      if f[6] == 'running' then redis.call('HINCRBY', key, 'served', 1) end
+      if current == call then redis.call('HSET', key, 'current', '', 'used_ms', digits(now)) end
+      advance(f[5])
+    else -- even its tombstone is gone, and must not come back without an end
+      redis.call('ZREM', SESSIONS, f[5])
     end
-    advance(f[5])
   end
 end
 
@@ -233,7 +240,7 @@ local function requeue(call)
     local s = redis.call('HMGET', session_key(f[7]), 'served', 'worker')
     if s[1] ~= '0' then -- only that worker has the sandbox
       redis.call('HSET', call_key(call), 'entry', '', 'stream', '')
-      order(s[2], '{"type":"session","session":"' .. f[7] .. '"}')
+      if s[2] then order(s[2], '{"type":"session","session":"' .. f[7] .. '"}') end
       return
     end
     redis.call('HSET', session_key(f[7]), 'worker', '')

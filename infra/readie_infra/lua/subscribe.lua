@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- A gateway waits for a call that has not ended yet.
 --   call:{id} hash, subs:{id} set
 -- ARGV 2 call, 3 gateway. Answers 1; 0 when there is nothing to wait for.

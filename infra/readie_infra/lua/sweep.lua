@@ -6,17 +6,25 @@
 --   sessions    zset   sessions that were idle too long, or whose running call is given up, end
 --   calls, back, ready, bell, held, ev, subs, idem, session, dead as in the other steps
 -- ARGV 2 how many, 3 most leases, 4 TTL ms, 5… outcomes: expired, lost, cancelled, 8 expired in a
--- busy session, 9 in a session that ended, 10 expired after a run. Answers {expired, lost, cancelled, requeued, ended sessions}.
+-- busy session, 9 in a session that ended, 10 expired after a run, 11 what workers hold as well ('1').
+-- Answers {expired, lost, cancelled, requeued, ended sessions}.
 local expired, lost, cancelled, requeued = {}, {}, {}, {}
+local held_too = ARGV[11] == '1'
 for _, call in ipairs(redis.call('ZRANGEBYSCORE', DUE, '-inf', digits(now), 'LIMIT', 0, ARGV[2])) do
   local f = redis.call('HMGET', call_key(call), 'state', 'attempt', 'cancel', 'flavor', 'token', 'entry',
     'stream', 'session', 'started_ms')
   local state = f[1]
   if state == 'queued' then
-    local busy = f[8] and f[8] ~= '' and redis.call('HGET', session_key(f[8]), 'current') ~= call
+    local outcome = f[9] and ARGV[10] or ARGV[5]
+    if f[8] and f[8] ~= '' then
+      local s = redis.call('HMGET', session_key(f[8]), 'state', 'current')
+      if s[1] ~= 'open' then outcome = ARGV[9] elseif s[2] ~= call then outcome = ARGV[8] end
+    end
     pull(f[7], f[6], f[4], f[5])
-    conclude(call, 'expired', f[9] and ARGV[10] or busy and ARGV[8] or ARGV[5], ARGV[4])
+    conclude(call, 'expired', outcome, ARGV[4])
     table.insert(expired, call)
+  elseif not held_too and (state == 'leased' or state == 'running') then
+    -- Its worker gets the time to say that it has it.
   elseif state == 'leased' and tonumber(f[2]) < tonumber(ARGV[3]) then
     requeue(call)
     table.insert(requeued, call)
@@ -37,7 +45,11 @@ for _, call in ipairs(redis.call('ZRANGEBYSCORE', DUE, '-inf', digits(now), 'LIM
 end
 local idle = redis.call('ZRANGEBYSCORE', SESSIONS, '-inf', digits(now), 'LIMIT', 0, ARGV[2])
 for _, session in ipairs(idle) do
-  local idle_s = redis.call('HGET', session_key(session), 'idle_ms') / 1000
-  end_session(session, 'it was not used for ' .. idle_s .. ' s', ARGV[9], ARGV[4])
+  local idle_ms = redis.call('HGET', session_key(session), 'idle_ms')
+  if idle_ms then
+    end_session(session, 'it was not used for ' .. idle_ms / 1000 .. ' s', ARGV[9], ARGV[4])
+  else
+    redis.call('ZREM', SESSIONS, session)
+  end
 end
 return {expired, lost, cancelled, requeued, idle}

@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Give a worker the first queued call that fits it. Tokens are asked in order of virtual time.
 --   ready:{flavor}                                       zset    tokens by virtual time
 --   back:{flavor}:{token}, then calls:{flavor}:{token}   stream  entries: call, memory, exposed
@@ -36,6 +36,11 @@ local function take(call, stream, entry, flavor, token, f)
   return lease(call, worker, ARGV[8], ready[f[4]], ARGV[6], ARGV[7])
 end
 
+-- Its record may have been deleted; then a sweep ends the call.
+local function in_open_session(session)
+  return (session or '') == '' or redis.call('EXISTS', session_key(session)) == 1
+end
+
 -- A call that does not fit now, but would: does this worker wait for it, so that smaller ones do not
 -- pass it by for ever? One worker does, once, for a bounded time.
 local function makes_room(call, entry, needed)
@@ -47,10 +52,18 @@ local function makes_room(call, entry, needed)
   return true
 end
 
+-- A token whose calls do not fit saves up no share: it would hold up the others later, and so would
+-- whoever becomes active meanwhile, at the smallest virtual time of all.
+local function keep_up(flavor, passed, time)
+  for _, token in ipairs(passed) do redis.call('ZADD', ready_key(flavor), 'XX', 'GT', time, token) end
+end
+
 -- Answers what was taken, or true when the worker has to stay free.
 local function look(flavor, spilled)
-  for _, token in ipairs(redis.call('ZRANGE', ready_key(flavor), 0, TOKENS - 1)) do
-    local seen = false
+  local passed = {}
+  local tokens = redis.call('ZRANGE', ready_key(flavor), 0, TOKENS - 1, 'WITHSCORES')
+  for i = 1, #tokens, 2 do
+    local token, seen = tokens[i], false
     for _, stream in ipairs({returned_key(flavor, token), calls_key(flavor, token)}) do
       for _, item in ipairs(redis.call('XRANGE', stream, '-', '+', 'COUNT', ENTRIES)) do
         seen = true
@@ -63,7 +76,8 @@ local function look(flavor, spilled)
             'priority', 'flavor_only')
           if f[1] ~= 'queued' or f[2] ~= entry then
             pull(stream, entry, flavor, token) -- the call is gone, or queued elsewhere
-          elseif tonumber(f[3]) > now and not (spilled and f[7] == '1') then
+          elseif tonumber(f[3]) > now and not (spilled and f[7] == '1') and in_open_session(f[5]) then
+            keep_up(flavor, passed, tokens[i + 1])
             return take(call, stream, entry, flavor, token, f)
           end
         elseif may and not spilled and makes_room(call, entry, needed) then
@@ -71,7 +85,7 @@ local function look(flavor, spilled)
         end
       end
     end
-    if not seen then redis.call('ZREM', ready_key(flavor), token) end
+    if seen then table.insert(passed, token) else redis.call('ZREM', ready_key(flavor), token) end
   end
   return false
 end

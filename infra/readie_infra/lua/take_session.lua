@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Give a session's worker the session's next call. At most one of its calls is held at a time.
 --   session:{id}           hash     worker, current
 --   calls:session:{id}     stream   the calls that wait, in order

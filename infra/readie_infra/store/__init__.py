@@ -13,6 +13,7 @@ from readie_infra.store.pulses import Pulses
 from readie_infra.store.reading import snapshot_at_end
 from readie_infra.store.recording import Recording
 from readie_infra.store.sessions import Sessions
+from readie_infra.store.settling import Calm
 from readie_infra.store.steps import Steps
 from readie_infra.store.submitting import Submitting
 from readie_infra.store.sweeping import Sweeping
@@ -24,12 +25,14 @@ from readie_infra.store.values import (
     Enqueued,
     Event,
     Health,
+    Hold,
     Limits,
     Offer,
     Order,
     Snapshot,
     StoredEvent,
     Swept,
+    Unwanted,
     Wakeup,
 )
 from readie_infra.store.watching import Watching
@@ -47,12 +50,14 @@ __all__ = [
     "Enqueued",
     "Event",
     "Health",
+    "Hold",
     "Limits",
     "Offer",
     "Order",
     "Snapshot",
     "StoredEvent",
     "Swept",
+    "Unwanted",
     "Wakeup",
     "snapshot_at_end",
 ]
@@ -69,6 +74,7 @@ class CallStore(Submitting, Holding, Watching, Sweeping, Sessions, Dead, Announc
         self._steps = Steps(client, self._keys.prefix)
         self._open_tickets = {}
         self._pulses = Pulses(self._limits.silence_s)
+        self._calm = Calm(self._limits.settle_s)
         self._rebuild_from = 0
 
     async def close(self) -> None:

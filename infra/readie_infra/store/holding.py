@@ -1,4 +1,4 @@
-"""The worker's side of a call's life: take, start, release, retry, emit, finish.
+"""The worker's side of a call's life: take, start, renew, release, retry, emit, finish.
 
 Each step compares owner, attempt and state before it writes. A worker that was stopped and resumed,
 or whose lease lapsed, gets `False` and drops what it was doing.
@@ -12,7 +12,7 @@ from readie_infra.store import endings
 from readie_infra.store.reading import flattened, outcome_text, pairs, read_record
 from readie_infra.store.steps import Steps, milliseconds
 from readie_infra.store.submitting import DEFAULT_RESULT_TTL_S
-from readie_infra.store.values import Event, Limits, Offer
+from readie_infra.store.values import Event, Hold, Limits, Offer, Unwanted
 from readie_wire.lifecycle import State
 from readie_wire.outcome import Outcome
 from readie_wire.records import CallRecord
@@ -108,6 +108,18 @@ class Holding:
             milliseconds(timeout_s),
             milliseconds(self._limits.lost_grace_s),
         )
+
+    async def renew(self, worker: str, calls: Sequence[Hold], sessions: Sequence[str]) -> Unwanted:
+        """Say what this worker holds: its running calls are not given up meanwhile.
+
+        Answers what it is to let go of, whose order it may not have got.
+        """
+        words: list[str | int] = []
+        for call in calls:
+            words += (call.call_id, call.attempt, milliseconds(call.remaining_s))
+        grace = milliseconds(self._limits.lost_grace_s)
+        ended, closed = await self._steps.run("renew", worker, grace, len(calls), *words, *sessions)
+        return Unwanted([call.decode() for call in ended], [name.decode() for name in closed])
 
     async def release(self, call_id: str, owner: str, attempt: int, reason: str) -> bool:
         """Hand back a call that was taken but not started; it is queued first of its token."""

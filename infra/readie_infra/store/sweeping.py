@@ -6,6 +6,7 @@ from readie_infra.store import endings
 from readie_infra.store.fleet import Fleet
 from readie_infra.store.pulses import Pulses
 from readie_infra.store.reading import outcome_text
+from readie_infra.store.settling import Calm
 from readie_infra.store.steps import milliseconds
 from readie_infra.store.submitting import DEFAULT_RESULT_TTL_S
 from readie_infra.store.values import Limits, Swept
@@ -14,6 +15,7 @@ from readie_infra.store.values import Limits, Swept
 class Sweeping(Fleet):
     _limits: Limits
     _pulses: Pulses
+    _calm: Calm
     _rebuild_from: int
 
     async def sweep(self, limit: int = 1_000) -> Swept:
@@ -23,8 +25,11 @@ class Sweeping(Fleet):
         asked for; a lapsed lease → queued again, a few times. Queued calls whose entry vanished
         are queued again. Sessions that were idle too long end. A worker whose beat stands still is
         dead: it is made to `leave`. Any number of gateways may sweep at once, about once a second
-        each.
+        each. What workers hold is left to them for a while after an outage or a jump of the clock.
         """
+        seconds, microseconds = await self._steps.ask("TIME")
+        server_s = int(seconds) + int(microseconds) / 1_000_000
+        calm = self._calm.lasts(server_s, self._steps.connections, time.monotonic())
         expired, lost, cancelled, requeued, idle = await self._steps.run(
             "sweep",
             limit,
@@ -36,6 +41,7 @@ class Sweeping(Fleet):
             outcome_text(endings.session_busy()),
             outcome_text(endings.session_ended("its sandbox was given up")),
             outcome_text(endings.expired_again()),
+            "1" if calm else "0",
         )
         self._rebuild_from, rebuilt = await self._steps.run("rebuild", self._rebuild_from, limit)
         requeued_of_dead, lost_of_dead = await self._bury()

@@ -19,6 +19,9 @@ class Limits:
     lost_grace_s: float = 30.0  # past its timeout a started call is lost: the worker had this long
     cancel_grace_s: float = 15.0  # to end a running call; then it counts as cancelled
     silence_s: float = 15.0  # without a beat (each 3 s) a worker counts as dead
+    settle_s: float = (
+        15.0  # after an outage, until what workers hold may be over: they beat by then
+    )
     spill_s: float = (
         0.25  # in the queue: a free worker of the call's own flavor would have it by then
     )
@@ -58,6 +61,23 @@ class Offer:
     session_idle_s: float = DEFAULT_SESSION_IDLE_S
     memory: int = 0
     spills_from: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A call that a worker has, and for how many seconds more it may run."""
+
+    call_id: str
+    attempt: int
+    remaining_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Unwanted:
+    """What a worker holds in vain: calls to be ended, sessions that are over or elsewhere."""
+
+    calls: Sequence[str] = ()
+    sessions: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
