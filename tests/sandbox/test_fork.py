@@ -1,8 +1,10 @@
 """What is particular to the fork runtime: its zygotes, their gate, and how everything ends."""
 
 import asyncio
+import gc
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -80,7 +82,9 @@ async def test_a_process_that_must_not_be_forked_is_refused_by_package(
 
 
 async def test_an_import_that_hangs_is_given_up(stack: AsyncExitStack, short_path: Path) -> None:
-    bench = await fork_bench(stack, short_path, UNFIT, import_deadline=2.0)
+    bench = await fork_bench(stack, short_path, UNFIT)
+    assert isinstance(bench.runtime, ForkRuntime)
+    bench.runtime._import_deadline = 2.0  # not before it is open, which may take so long as well
     with pytest.raises(CheckpointRefusedError, match="importing hanging took longer"):
         await bench.checkpoint("hanging")
 
@@ -158,6 +162,36 @@ async def test_a_zygote_that_died_is_replaced_once(stack: AsyncExitStack, short_
     assert await running.driver.output() == (b"", b"")
     again = await asyncio.gather(*(bench.start(checkpoint) for _ in range(3)))
     assert await gather_calls(list(again), lambda: 5) == [5, 5, 5]
+
+
+async def test_a_sandbox_that_ends_at_once_is_one_that_has_ended(
+    stack: AsyncExitStack, short_path: Path
+) -> None:
+    """A busy worker reads of its beginning and of its end in one go."""
+    source = "import os\nfrom readie_wire import hooks\nhooks.after_restore(lambda: os._exit(3))\n"
+    bench = await fork_bench(stack, short_path, {"ending": source})
+    checkpoint = await bench.checkpoint("ending")
+    assert isinstance(bench.runtime, ForkRuntime)
+    control = bench.runtime._zygotes[checkpoint.key]._control
+    starting = asyncio.create_task(bench.sandbox(checkpoint))
+    await asyncio.sleep(0)  # it has asked the zygote
+    deadline = time.monotonic() + DEADLINE_S
+    while b"exited" not in what_waits_in(control):
+        time.sleep(0.01)  # noqa: ASYNC251 - the loop is to be busy
+        assert time.monotonic() < deadline
+    assert (await (await starting).wait()).exit_code == 3
+
+
+async def test_closing_ends_a_zygote_that_only_its_sandboxes_kept(
+    stack: AsyncExitStack, short_path: Path
+) -> None:
+    bench = await fork_bench(stack, short_path)
+    checkpoint = await bench.checkpoint("wave")
+    zygote = zygote_of(bench, checkpoint.key)
+    await bench.sandbox(checkpoint)
+    await bench.runtime.discard(checkpoint.key)
+    await bench.runtime.close()
+    assert not is_alive(zygote)
 
 
 async def test_a_zygote_that_cannot_be_replaced_is_a_start_error(
@@ -289,6 +323,7 @@ async def test_folders_of_a_killed_worker_are_removed_by_the_next(
 
 
 async def test_closing_leaves_no_folder_and_no_descriptor(short_path: Path) -> None:
+    gc.collect()  # what earlier tests left is not to be closed in between
     before = open_descriptors()
     async with open_bench(ForkKit(short_path, {})) as bench:
         checkpoint = await bench.checkpoint("wave")
@@ -401,6 +436,13 @@ def zygote_of(bench: Bench, key: str) -> int:
     runtime = bench.runtime
     assert isinstance(runtime, ForkRuntime)
     return int(runtime.report(key)["pid"])
+
+
+def what_waits_in(connection: socket.socket) -> bytes:
+    try:
+        return connection.recv(1 << 16, socket.MSG_PEEK)
+    except BlockingIOError:
+        return b""
 
 
 def is_alive(pid: int) -> bool:

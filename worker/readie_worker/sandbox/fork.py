@@ -135,7 +135,9 @@ class ForkRuntime:
         for zygote in zygotes:
             self._end_in_background(zygote)
         sandboxes = list(self._sandboxes.values())
-        await asyncio.gather(*self._ending, *(sandbox.destroy() for sandbox in sandboxes))
+        await asyncio.gather(*(sandbox.destroy() for sandbox in sandboxes))
+        while self._ending:  # with their last sandbox, those end as well that were retired
+            await asyncio.gather(*self._ending)
         if self._run_folder is not None:
             await asyncio.to_thread(self._run_folder.remove)
             self._run_folder = None

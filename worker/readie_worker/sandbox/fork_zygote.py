@@ -58,7 +58,7 @@ class ZygoteProcess:
         self._loop = asyncio.get_running_loop()
         self._decoder = LineDecoder()
         self._ready: asyncio.Future[Mapping[str, Any]] = self._loop.create_future()
-        self._starting: dict[str, asyncio.Future[int]] = {}
+        self._starting: dict[str, asyncio.Future[Started]] = {}
         self._sandboxes: dict[str, Started] = {}
         self._sending = asyncio.Lock()
         self._on_idle: Callable[[], None] | None = None
@@ -128,15 +128,15 @@ class ZygoteProcess:
         return self._ready.result()
 
     async def fork(self, request: StartRequest, descriptors: Sequence[int]) -> Started:
-        """A new sandbox's process. Raises `ZygoteUnusableError` and `StartError`."""
+        """A new sandbox's process, which may have ended. Raises `ZygoteUnusableError`, `StartError`."""
         if not self.alive:
             raise ZygoteUnusableError("the zygote has ended")
-        future: asyncio.Future[int] = self._loop.create_future()
+        future: asyncio.Future[Started] = self._loop.create_future()
         self._starting[request.id] = future
         try:
             async with asyncio.timeout(self._launch.start_deadline):
                 await self._send(encode_line(request.to_json()), descriptors)
-                await future
+                return await future
         except TimeoutError:
             raise StartError(
                 f"the zygote did not fork within {self._launch.start_deadline:g} s"
@@ -144,7 +144,7 @@ class ZygoteProcess:
         finally:
             # A process that comes up after this is not wanted: `_started` ends it.
             self._starting.pop(request.id, None)
-        return self._sandboxes[request.id]
+            self._check_idle()
 
     def kill(self, sandbox: Started) -> None:
         """End its process group; harmless once it has ended."""
@@ -236,7 +236,7 @@ class ZygoteProcess:
         if future is None or future.done():
             self.kill(sandbox)  # whoever asked has stopped waiting
         else:
-            future.set_result(pid)
+            future.set_result(sandbox)
 
     def _not_started(self, sandbox_id: str, error: Exception) -> None:
         future = self._starting.pop(sandbox_id, None)
