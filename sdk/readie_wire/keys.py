@@ -57,10 +57,11 @@ def check_id(value: str, what: str = "id") -> str:
 
 
 def new_call_id() -> str:
-    """``call-`` and a UUIDv7 in hex: ids sort by creation time."""
-    milliseconds = time.time_ns() // 1_000_000
+    """``call-`` and a UUIDv7 in hex: ids sort by creation time, also within a millisecond."""
+    milliseconds, rest = divmod(time.time_ns(), 1_000_000)
     value = (milliseconds & 0xFFFF_FFFF_FFFF) << 80
-    value |= 0x7 << 76 | secrets.randbits(12) << 64
+    # Twelve bits tell the part of the millisecond (RFC 9562, 6.2): a quarter of a microsecond each.
+    value |= 0x7 << 76 | (rest << 12) // 1_000_000 << 64
     value |= 0b10 << 62 | secrets.randbits(62)
     return f"call-{value:032x}"
 

@@ -1,5 +1,6 @@
 import inspect
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -35,16 +36,22 @@ def test_ids_that_could_climb_out_of_a_key_or_a_path_are_refused(value: str) -> 
         check_id(value, "session id")
 
 
-def test_call_ids_are_version_7_uuids_that_sort_by_time() -> None:
-    first = new_call_id()
-    time.sleep(0.002)
-    second = new_call_id()
-    assert first < second
-    digits = first.removeprefix("call-")
+def test_call_ids_are_version_7_uuids_of_their_time() -> None:
+    before, made, after = time.time(), new_call_id(), time.time()
+    digits = made.removeprefix("call-")
     assert len(digits) == 32
     assert digits[12] == "7"
     assert digits[16] in "89ab"
-    assert abs(int(digits[:12], 16) / 1000 - time.time()) < 5
+    assert int(before * 1000) <= int(digits[:12], 16) <= after * 1000
+
+
+def test_call_ids_sort_by_creation_also_within_a_millisecond(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    moments = iter(range(1_800_000_000_000_000_000, 1_800_000_000_002_000_000, 1_000))  # ns
+    monkeypatch.setattr(keys_module, "time", SimpleNamespace(time_ns=lambda: next(moments)))
+    made = [new_call_id() for _ in range(2_000)]
+    assert made == sorted(made)
 
 
 def test_every_key_carries_the_prefix_and_stands_in_the_table() -> None:
