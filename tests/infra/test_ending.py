@@ -1,13 +1,22 @@
 """How calls end: finish, cancel, time."""
 
 import asyncio
+import time
 
 from readie_infra.store import CallStore, Cursor, Event
 from readie_wire.keys import Keys
 from readie_wire.lifecycle import State
 from readie_wire.outcome import ErrorKind
 from readie_wire.records import CallRecord
-from support.call_records import FAILURE, SUCCESS, enqueue, new_record, offer, take
+from support.call_records import (
+    FAILURE,
+    SUCCESS,
+    due_between,
+    enqueue,
+    new_record,
+    offer,
+    take,
+)
 from support.redis_servers import RedisServer
 
 
@@ -145,11 +154,16 @@ async def test_a_call_that_nobody_takes_expires(store: CallStore) -> None:
     assert [*(await store.doorbells("gateway-1", "0-0", 1))[1]] == [record.call_id]
 
 
-async def test_a_running_call_whose_time_is_long_over_is_lost(short_store: CallStore) -> None:
+async def test_a_running_call_whose_time_is_long_over_is_lost(
+    short_store: CallStore, each_redis: RedisServer
+) -> None:
     record = await enqueue(short_store, new_record(options={"timeout": 0.1, "memory": 1}))
     await take(short_store)
     await short_store.start(record.call_id, "worker-a", 1, 0.1)
-    assert (await short_store.sweep()).lost == []
+    running = await short_store.read(record.call_id)
+    assert running is not None
+    over_ms = running.record.started_ms + 100 + 400  # its time, and the grace of this store
+    assert due_between(each_redis, over_ms, over_ms) == 1
     await asyncio.sleep(0.6)
     assert (await short_store.sweep()).lost == [record.call_id]
     end = await ended(short_store, record.call_id)
@@ -172,12 +186,15 @@ async def test_a_call_that_outlives_every_lease_is_lost_in_the_end(
 
 
 async def test_queueing_time_does_not_run_while_a_worker_holds_the_call(
-    short_store: CallStore,
+    short_store: CallStore, each_redis: RedisServer
 ) -> None:
-    record = await enqueue(short_store, queue_timeout=0.6)
-    await take(short_store)
-    await asyncio.sleep(0.7)
+    record = await enqueue(short_store, queue_timeout=30)
+    taken = await take(short_store)
+    left_ms = 30_000 - (taken.taken_ms - taken.created_ms)
+    await asyncio.sleep(0.6)
+    now_ms = int(time.time() * 1000)
     assert (await short_store.sweep()).requeued == [record.call_id]
+    assert due_between(each_redis, now_ms + left_ms) == 1
     assert (await take(short_store)).call_id == record.call_id
 
 

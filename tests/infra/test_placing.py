@@ -36,17 +36,18 @@ async def test_a_token_gets_twice_the_share_for_each_step_of_priority(store: Cal
 async def test_a_call_that_is_passed_by_for_long_gets_a_worker_of_its_own(
     valkey: RedisServer,
 ) -> None:
-    store = placing(valkey, skipped_s=0.5)
+    patient, store = placing(valkey, skipped_s=60), placing(valkey, skipped_s=0.001)
     room = {"memory": 4 * GIB, "memory_free": 2 * GIB}
     large = await enqueue(store, sized(4))
     await enqueue(store, sized(1))
-    assert (await take(store, **room)).call_id != large.call_id  # not skipped for long yet
-    await asyncio.sleep(0.6)
+    await asyncio.sleep(0.02)
+    assert (await take(patient, **room)).call_id != large.call_id  # not skipped for long yet
     small = await enqueue(store, sized(1))
     assert await store.take(offer(**room)) is None  # it makes room now
     assert (await take(store, worker="worker-b", **room)).call_id == small.call_id
     free = {"memory": 4 * GIB, "memory_free": 4 * GIB}
     assert (await take(store, **free)).call_id == large.call_id
+    await patient.close()
     await store.close()
 
 
@@ -72,12 +73,13 @@ async def test_nobody_makes_room_for_what_never_fits(valkey: RedisServer) -> Non
 
 
 async def test_a_gpu_worker_takes_a_cpu_call_that_nobody_else_takes(valkey: RedisServer) -> None:
-    store = placing(valkey, spill_s=0.5)
+    patient, store = placing(valkey, spill_s=60), placing(valkey, spill_s=0.001)
     gpu = {"worker": "worker-gpu", "flavor": "gpu", "spills_from": "cpu"}
     call = await enqueue(store)
-    assert await store.take(offer(**gpu)) is None  # a free cpu worker would have it by now
-    await asyncio.sleep(0.6)
+    await asyncio.sleep(0.02)
+    assert await patient.take(offer(**gpu)) is None  # a free cpu worker may still come
     assert (await take(store, **gpu)).call_id == call.call_id
+    await patient.close()
     await store.close()
 
 

@@ -1,5 +1,7 @@
 """A call whose run came to nothing is queued again as often as it allows, and no more."""
 
+import time
+
 import pytest
 
 from readie_infra.connecting import connect
@@ -8,7 +10,15 @@ from readie_wire.keys import Keys
 from readie_wire.lifecycle import State
 from readie_wire.outcome import ErrorKind
 from readie_wire.records import CallRecord, reruns_allowed
-from support.call_records import FAILURE, OPTIONS, SUCCESS, enqueue, new_record, take
+from support.call_records import (
+    FAILURE,
+    OPTIONS,
+    SUCCESS,
+    due_between,
+    enqueue,
+    new_record,
+    take,
+)
 from support.redis_servers import RedisServer
 
 
@@ -61,10 +71,14 @@ async def test_without_being_asked_nothing_runs_again(store: CallStore) -> None:
     assert not await retry(store, await run(store))
 
 
-async def test_it_is_first_in_its_line_and_has_time_for_it(store: CallStore) -> None:
-    first = await enqueue(store, repeatable(), queue_timeout=0.5)
+async def test_it_is_first_in_its_line_and_has_time_for_it(
+    store: CallStore, each_redis: RedisServer
+) -> None:
+    first = await enqueue(store, repeatable(), queue_timeout=30)
     await enqueue(store)
+    now_ms = int(time.time() * 1000)
     assert await retry(store, await run(store))
+    assert due_between(each_redis, now_ms + 600_000) == 1
     again = await take(store)
     assert again.call_id == first.call_id
 

@@ -1,13 +1,15 @@
 """Calls as the tests of the store, the gateway and the worker need them."""
 
+import math
 from typing import Any
 
 from readie_infra.store import CallStore, Offer
 from readie_wire.envelope import CallKind
-from readie_wire.keys import new_call_id
+from readie_wire.keys import Keys, new_call_id
 from readie_wire.lifecycle import State
 from readie_wire.outcome import Encoding, ErrorInfo, ErrorKind, Outcome, Receipt
 from readie_wire.records import CallRecord, Choice
+from support.redis_servers import RedisServer
 
 MEMORY = 1 << 30
 OPTIONS = {"timeout": 60.0, "memory": MEMORY}
@@ -69,3 +71,9 @@ async def take(store: CallStore, **changes: Any) -> CallRecord:
     record = await store.take(offer(**changes))
     assert record is not None
     return record
+
+
+def due_between(server: RedisServer, first_ms: int, last_ms: float = math.inf) -> int:
+    """How many calls' time is over then, by the server's clock, if nothing happens until then."""
+    counted = server.command("ZCOUNT", Keys().due, str(first_ms), str(last_ms))
+    return int(counted.removeprefix(":"))

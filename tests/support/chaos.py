@@ -12,17 +12,17 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
+from support.ports import free_port
 from support.processes import tied
 from support.redis_servers import RedisServer
-from support.stack import free_port
 
 TOKEN = "chaos"  # its id
 SECRET = "made-for-one-run-only"
@@ -268,7 +268,7 @@ class Chaos:
             with urllib.request.urlopen(request, timeout=5) as answer:
                 found: dict[str, Any] = json.loads(answer.read())
                 return found
-        except (OSError, ValueError, urllib.error.HTTPError):
+        except (OSError, ValueError, HTTPException):  # an answer may also end in the middle
             return None
 
     def _file(self, number: int) -> Path:

@@ -8,8 +8,9 @@ from pathlib import Path
 from readie_infra.bucket import SigningKey
 from support.docker_engine import DockerEngine
 from support.image_parts import CA_BUNDLE, lay_out_parts
+from support.ports import free_port
 from support.repository import ROOT
-from support.stack import Stack, free_port
+from support.stack import Stack
 
 BUILD_DEADLINE_S = 600.0
 STEP_DEADLINE_S = 200.0

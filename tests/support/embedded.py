@@ -55,8 +55,8 @@ def until(what: str, holds: Callable[[], bool]) -> None:
 def started(
     data: Path, *options: str, until_running: bool = True, **environment: str
 ) -> Iterator[Up]:
-    log = data.parent / f"up-{time.monotonic_ns()}.log"
     """It makes no checkpoints in the background unless ``READIE_NO_WARM`` says so."""
+    log = data.parent / f"up-{time.monotonic_ns()}.log"
     command = tied(sys.executable, "-m", "readie", "up", "--port", "0", "--runtime", "fork")
     with log.open("w") as output:
         process = subprocess.Popen(

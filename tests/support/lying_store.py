@@ -31,16 +31,19 @@ class LyingStore:
     url: str
     lies: list[Lie | None] = field(default_factory=list)
     told: int = 0  # answers spoilt so far
+    lock: threading.Lock = field(default_factory=threading.Lock)  # of the two above
 
     def tell(self, *lies: Lie | None) -> None:
-        self.lies = list(lies)
+        with self.lock:
+            self.lies = list(lies)
 
     def next_lie(self) -> Lie | None:
-        if not self.lies:
-            return None
-        lie = self.lies[0] if len(self.lies) == 1 else self.lies.pop(0)
-        self.told += lie is not None
-        return lie
+        with self.lock:
+            if not self.lies:
+                return None
+            lie = self.lies[0] if len(self.lies) == 1 else self.lies.pop(0)
+            self.told += lie is not None
+            return lie
 
 
 @contextmanager

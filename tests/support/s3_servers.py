@@ -2,19 +2,19 @@
 
 import os
 import secrets
-import socket
 import subprocess
 import sysconfig
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPException
 from pathlib import Path
 
 import boto3
 from botocore.config import Config
 
+from support.ports import free_port
 from support.processes import tied
 from support.requirements import require_part
 
@@ -32,7 +32,7 @@ class S3Server:
     def __init__(self, binary: Path, folder: Path) -> None:
         self._binary = binary
         self._folder = folder
-        self._ports = dict(zip(PORTS, _free_ports(len(PORTS)), strict=True))
+        self._ports = {name: free_port((BESIDE,)) for name in PORTS}
         self._process: subprocess.Popen[bytes] | None = None
         self.url = f"http://127.0.0.1:{self._ports['s3']}"
         self.port = self._ports["s3"]
@@ -122,7 +122,7 @@ class S3Server:
         try:
             with urllib.request.urlopen(f"{self.url}/healthz", timeout=2) as answer:
                 return bool(answer.status == 200)
-        except (OSError, urllib.error.HTTPError):
+        except (OSError, HTTPException):
             return False
 
 
@@ -145,22 +145,3 @@ def running_s3(folder: Path) -> Iterator[S3Server]:
         yield server
     finally:
         server.stop()
-
-
-def _free_ports(count: int) -> list[int]:
-    """Free ports whose neighbours `BESIDE` above are free as well."""
-    found: list[int] = []
-    while len(found) < count:
-        port = 20_000 + secrets.randbelow(20_000)
-        if port not in found and _is_free(port) and _is_free(port + BESIDE):
-            found.append(port)
-    return found
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True

@@ -4,18 +4,18 @@ import json
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
+from support.ports import free_port
 from support.processes import tied
 
 START_DEADLINE_S = 60.0
@@ -51,11 +51,13 @@ class Stack:
         return self.gateway
 
     def start_worker(self, **settings: str) -> subprocess.Popen[bytes]:
-        """Start one and wait until the gateway lists one more."""
-        before = len(self.worker_records())
+        """Start one and wait until the gateway lists it. Those that were killed may still be listed."""
         worker = self._start("readie_worker", f"worker-{len(self.workers)}.log", settings)
         self.workers.append(worker)
-        self.until("the worker is listed", lambda: len(self.worker_records()) > before)
+        self.until(
+            "the worker is listed",
+            lambda: any(record["pid"] == worker.pid for record in self.worker_records()),
+        )
         return worker
 
     def worker_records(self) -> list[dict[str, Any]]:
@@ -79,7 +81,7 @@ class Stack:
         try:
             with urllib.request.urlopen(request, timeout=5) as answer:
                 body = answer.read().decode()
-        except (OSError, urllib.error.HTTPError):
+        except (OSError, HTTPException):  # an answer may also end in the middle
             return None
         return json.loads(body) if body.startswith(("{", "[")) else body
 
@@ -179,10 +181,3 @@ def running_stack(
         yield stack
     finally:
         stack.stop()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
