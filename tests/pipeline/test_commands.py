@@ -183,6 +183,59 @@ def test_a_missing_input_names_the_command_that_writes_it(tmp_path: Path) -> Non
     assert "metadata/cpu.json is not there; `readie-pipeline analyze` writes it" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--alpha", "nan"),
+        ("--alpha", "inf"),
+        ("--size-budget-mb", "nan"),
+        ("--max-checkpoints", "0"),
+    ],
+)
+def test_what_cannot_be_reckoned_with_is_refused(tmp_path: Path, option: str, value: str) -> None:
+    done = pipeline("plan", "--data", tmp_path, option, value)
+    assert done.returncode == 2
+    assert f"Invalid value for '{option}'" in done.stderr
+
+
+def test_a_folder_without_workloads_replaces_no_corpus(data: Path, tmp_path: Path) -> None:
+    before = (data / "datasets/cpu.json").read_bytes()
+    (tmp_path / "empty").mkdir()
+    done = pipeline("corpus", "--folder", tmp_path / "empty", "--data", data)
+    assert done.returncode == 1
+    assert "no workload was found" in done.stderr
+    assert (data / "datasets/cpu.json").read_bytes() == before
+
+
+def test_a_place_that_cannot_be_written_is_told_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("a file")
+    sets = tmp_path / "sets.jsonl"
+    sets.write_text('{"imports": ["six"]}\n')
+    done = pipeline(
+        "corpus", "--import-sets", sets, "--data", tmp_path / "data/below", "--no-check"
+    )
+    assert done.returncode == 1
+    (sentence,) = done.stderr.splitlines()
+    assert sentence.startswith(f"readie-pipeline: cannot write {tmp_path}/data/below")
+
+
+def test_an_interpreter_may_be_named_by_a_relative_path(
+    environment: Environment, tmp_path: Path
+) -> None:
+    environment.install("good", "1", {"good.py": ""})
+    python = environment.python.relative_to(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "readie_pipeline", "analyze", "--python", python, "--repeats", "1"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert set(load_metadata((tmp_path / "data/metadata/cpu.json").read_bytes()).items) == {"good"}
+
+
 def test_imports_are_for_the_fixed_planner(tmp_path: Path) -> None:
     done = pipeline("capture", "--imports", "six", "--runtime", "fork", "--out", tmp_path / "g")
     assert done.returncode == 2

@@ -1,6 +1,7 @@
 """Reading people's code: scripts, notebooks, import sets; broken ones among them."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +42,34 @@ def notebook(*cells: str, **metadata: Any) -> bytes:
         ("numpy.array?\nimport numpy", ["numpy"]),
         ("x = a %\\\n  b\nimport numpy", ["numpy"]),
         ("d = {'a': 1}\nd['a'] = 5 % 3\nimport numpy", ["numpy"]),
+        ("import numpy\nx = ('%s'\n     % numpy)", ["numpy"]),
+        ("if True:\n    %time import numpy", ["numpy"]),
+        ("import scipy; scipy.linalg?", ["scipy"]),
+        ("!pip install \\\n   torch\nimport torch", ["torch"]),
     ],
 )
 def test_what_only_ipython_understands_does_not_hide_imports(cell: str, imports: list[str]) -> None:
     assert list(read_code(python_cells(notebook(cell))).resources.packages) == imports
+
+
+def test_python_that_looks_like_a_magic_is_left_alone() -> None:
+    cell = "x = ('%s'\n     % 1)\n"
+    assert without_magics(cell) == cell
+
+
+def test_what_a_notebook_writes_to_files_is_its_own(tmp_path: Path) -> None:
+    cells = (
+        "%%writefile -a own.py\nimport six",
+        "%%file helpers/deep.py\nimport yaml",
+        "%%writefile /content/requests/elsewhere.py\n",
+        "%%writefile notes.txt\nimport prose",
+        "import own, helpers.deep, elsewhere, requests",
+    )
+    (tmp_path / "a.ipynb").write_bytes(notebook(*cells))
+    (found,) = read_folder(tmp_path)
+    assert found.workload is not None
+    assert found.workload.resources.packages == ("six", "yaml", "requests")
+    assert found.problems == ()
 
 
 def test_a_broken_cell_does_not_hide_the_others() -> None:
@@ -134,6 +159,15 @@ def test_a_folder_of_scripts_and_notebooks_becomes_workloads(project: Path) -> N
             "not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"
         ]
     }
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    (tmp_path / "folder.py").mkdir()
+    (tmp_path / "nowhere.py").symlink_to("gone")
+    (tmp_path / "loop").symlink_to(".")
+    (tmp_path / "good.py").write_text("import six")
+    assert [one.path for one in read_folder(tmp_path)] == ["good.py"]
 
 
 def test_a_local_module_is_never_taken_for_a_public_package(project: Path) -> None:

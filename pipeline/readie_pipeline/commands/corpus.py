@@ -19,7 +19,7 @@ from readie_pipeline.corpus.folder import read_folder
 from readie_pipeline.corpus.import_sets import read_import_sets
 from readie_pipeline.corpus.recorded import fetch_recorded, load_recorded
 from readie_pipeline.corpus.sources import Found, gather
-from readie_pipeline.errors import ServiceError
+from readie_pipeline.errors import CorpusError, ServiceError
 from readie_pipeline.journal import Journal
 from readie_pipeline.measure.interpreter import Interpreter
 from readie_pipeline.measure.inventory import Inventory
@@ -114,6 +114,8 @@ def corpus(
     journal = Journal(workspace.gathered, "example code, 1")
     workloads += _from_services(terminal, services, journal)
     unique = {workload.id: workload for workload in workloads}
+    if not unique:
+        raise CorpusError(f"no workload was found; {workspace.dataset} is left as it was")
     if checking:
         checked = _check(terminal, list(unique.values()), services, installed, workspace)
     else:

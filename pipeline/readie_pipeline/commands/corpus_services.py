@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import platformdirs
 
-from readie_pipeline.commands.options import Decorator, PositiveSeconds
+from readie_pipeline.commands.options import Decorator, Positive
 from readie_pipeline.corpus.checking import Owners
 from readie_pipeline.corpus.opening import Deferred, open_hugging_face, open_kaggle, open_model
 from readie_pipeline.corpus.package_index import IndexSettings, PackageIndex
@@ -73,7 +73,7 @@ _OPTIONS: Sequence[Decorator] = (
     ),
     click.option(
         "--service-timeout",
-        type=PositiveSeconds(),
+        type=Positive(),
         default=DEADLINE_S,
         show_default=True,
         help="Seconds that a service may take to answer; a hosted model gets four times that.",

@@ -1,5 +1,6 @@
 """Options that several commands share. The names of variables are those of the Makefile."""
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,9 +31,31 @@ class ImportSet(click.ParamType[tuple[str, ...]]):
             self.fail(str(error), param, ctx)
 
 
-class PositiveSeconds(click.FloatRange):
+class Positive(click.FloatRange):
+    """Above 0; "inf" and "nan" are numbers too, but no sizes or times."""
+
     def __init__(self) -> None:
         super().__init__(min=0, min_open=True)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{number} is not a number that can be reckoned with", param, ctx)
+        return number
+
+
+class AbsoluteFile(click.Path):
+    """An existing file, by a path that holds in any folder. Links are kept: an environment's
+    interpreter is one, and what it leads to belongs to no environment."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, exists=True, dir_okay=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        found: Path = super().convert(value, param, ctx)  # type: ignore[assignment] # its path_type
+        return found.absolute()
 
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -42,7 +65,7 @@ flavor: Decorator = click.option(
 )
 alpha: Decorator = click.option(
     "--alpha",
-    type=PositiveSeconds(),
+    type=Positive(),
     default=DEFAULT_ALPHA,
     envvar="READIE_ALPHA",
     show_default=True,
@@ -50,7 +73,7 @@ alpha: Decorator = click.option(
 )
 timeout: Decorator = click.option(
     "--timeout",
-    type=PositiveSeconds(),
+    type=Positive(),
     default=120.0,
     show_default=True,
     help="Seconds that the import of one module may take.",
@@ -78,7 +101,7 @@ data: Decorator = click.option(
 )
 python: Decorator = click.option(
     "--python",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=AbsoluteFile(),
     default=sys.executable,
     help="The interpreter whose packages are meant.  [default: this one]",
 )
@@ -110,7 +133,7 @@ max_checkpoints: Decorator = click.option(
 )
 size_budget_mb: Decorator = click.option(
     "--size-budget-mb",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Positive(),
     default=2048.0,
     envvar="READIE_SIZE_BUDGET_MB",
     show_default=True,
@@ -144,14 +167,14 @@ queue: Decorator = click.option(
 )
 lost_after: Decorator = click.option(
     "--lost-after",
-    type=PositiveSeconds(),
+    type=Positive(),
     default=LOST_AFTER_S,
     show_default=True,
     help="Seconds without a word from a worker after which its job is given to another one.",
 )
 runsc: Decorator = click.option(
     "--runsc",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=AbsoluteFile(),
     help="The runsc to capture with.  [default: the installed one]",
 )
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 
 from readie_pipeline.corpus.dataset import Resources, Workload
-from readie_pipeline.corpus.notebooks import NotebookError, python_cells
+from readie_pipeline.corpus.notebooks import NotebookError, python_cells, written_modules
 from readie_pipeline.corpus.reading import read_code, without_local
 from readie_pipeline.corpus.sources import Found
 from readie_pipeline.errors import CorpusError
@@ -49,11 +49,13 @@ def _read(folder: Path, path: Path, elsewhere: set[str]) -> Found:
         if path.stat().st_size > MAX_FILE_BYTES:
             return Found(name, None, [f"is larger than {MAX_FILE_BYTES >> 20} MiB"])
         data = path.read_bytes()
-        codes = python_cells(data) if path.suffix == ".ipynb" else [_decode(data)]
+        notebook = path.suffix == ".ipynb"
+        codes = python_cells(data) if notebook else [_decode(data)]
+        own = elsewhere | (written_modules(data) if notebook else set())
     except (OSError, NotebookError, SyntaxError, UnicodeDecodeError) as error:
         return Found(name, None, [str(error)])
     reading = read_code(codes)
-    resources = without_local(reading.resources, _local_modules(folder, path.parent) | elsewhere)
+    resources = without_local(reading.resources, own | _local_modules(folder, path.parent))
     workload = Workload(
         id=hashlib.sha256(name.encode("utf-8", "surrogateescape") + b"\0" + data).hexdigest()[:12],
         source=f"folder:{name}",
@@ -93,7 +95,8 @@ def _files(folder: Path) -> Iterator[Path]:
         )
         for name in sorted(files):
             path = Path(parent, name)
-            if path.suffix in (".py", ".ipynb") and not path.is_symlink():
+            # A pipe or a device of that name would be waited for.
+            if path.suffix in (".py", ".ipynb") and path.is_file() and not path.is_symlink():
                 yield path
 
 

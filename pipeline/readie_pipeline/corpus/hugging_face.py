@@ -4,7 +4,7 @@ Imported only when the hub is asked: ``huggingface_hub`` comes with the extra ``
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
@@ -29,7 +29,7 @@ from huggingface_hub.errors import (
 
 from readie_pipeline.corpus.dataset import Workload
 from readie_pipeline.corpus.folder import module_names
-from readie_pipeline.corpus.notebooks import NotebookError, python_cells
+from readie_pipeline.corpus.notebooks import NotebookError, python_cells, written_modules
 from readie_pipeline.corpus.patience import BUSY, Patience, refusal
 from readie_pipeline.corpus.reading import read_code, without_local
 from readie_pipeline.corpus.sources import Found
@@ -141,13 +141,18 @@ class Spaces:
             return [Found(reference, None, ["has no Python"])]
         codes: list[str] = []
         problems: list[str] = []
+        own = module_names(map(PurePosixPath, files))
         for name in wanted[:_MOST_FILES]:
             try:
-                codes += self._codes(reference, name)
+                data = self._read(reference, name)
+                if name.endswith(".ipynb"):
+                    codes += python_cells(data)
+                    own |= written_modules(data)
+                else:
+                    codes.append(data.decode())
             except (NotThereError, NotebookError, UnicodeDecodeError) as error:
                 problems.append(f"{name}: {error}")
         reading = read_code(codes)
-        own = module_names(map(PurePosixPath, files))
         workload = Workload(
             id=hashlib.sha256(f"space:{reference}".encode()).hexdigest()[:12],
             source=f"huggingface:spaces/{reference}",
@@ -157,11 +162,11 @@ class Spaces:
         )
         return [Found(reference, workload, [*problems, *reading.problems])]
 
-    def _codes(self, space: str, name: str) -> Iterator[str]:
+    def _read(self, space: str, name: str) -> bytes:
         data = self._hub.read(space, name)
         if len(data) > _MOST_BYTES:
             raise NotebookError(f"is larger than {_MOST_BYTES >> 20} MiB")
-        yield from python_cells(data) if name.endswith(".ipynb") else [data.decode()]
+        return data
 
 
 class _PatientClient(httpx2.Client):

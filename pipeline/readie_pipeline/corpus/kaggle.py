@@ -23,7 +23,7 @@ from kagglesdk.kernels.types.kernels_enums import KernelsListSortType
 
 from readie_pipeline.corpus.dataset import Workload
 from readie_pipeline.corpus.finding import KAGGLE
-from readie_pipeline.corpus.notebooks import NotebookError, python_cells
+from readie_pipeline.corpus.notebooks import NotebookError, python_cells, written_modules
 from readie_pipeline.corpus.patience import Patience, failure
 from readie_pipeline.corpus.reading import read_code, without_local
 from readie_pipeline.corpus.sources import Found
@@ -126,17 +126,20 @@ class KaggleNotebooks:
         try:
             notebook = blob.kernel_type.lower() == "notebook"
             codes = python_cells(blob.source.encode()) if notebook else [blob.source]
+            own = written_modules(blob.source.encode()) if notebook else frozenset()
         except NotebookError as error:
             return [Found(reference, None, [str(error)])]
-        return [self._read(reference, codes, answer.metadata)]
+        return [self._read(reference, codes, own, answer.metadata)]
 
-    def _read(self, reference: str, codes: Sequence[str], metadata: Any) -> Found:
+    def _read(
+        self, reference: str, codes: Sequence[str], own: frozenset[str], metadata: Any
+    ) -> Found:
         reading = read_code(codes)
         attached = [KAGGLE + name for name in (metadata.dataset_data_sources if metadata else ())]
         # Utility scripts are other people's own modules, whatever an index has under their names.
         scripts = metadata.kernel_data_sources if metadata else ()
-        own = {name.rpartition("/")[2].replace("-", "_") for name in scripts}
-        resources = without_local(reading.resources, own)
+        utilities = {name.rpartition("/")[2].replace("-", "_") for name in scripts}
+        resources = without_local(reading.resources, own | utilities)
         datasets = tuple(dict.fromkeys((*resources.datasets, *attached)))
         workload = Workload(
             id=hashlib.sha256(f"kaggle:{reference}".encode()).hexdigest()[:12],
