@@ -1,5 +1,7 @@
 """Measuring real modules in real processes: what they load, what they cost, how they fail."""
 
+import os
+import select
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -190,6 +192,88 @@ def is_running(pid: int) -> bool:
         return ") Z" not in Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return False
+
+
+@pytest.fixture
+def walled(interpreter: Callable[[], Interpreter]) -> Interpreter:
+    """Its processes see no others."""
+    wrapper = network_off()
+    if wrapper is None or "--pid" not in wrapper:
+        pytest.skip("`unshare --pid` does not work here")
+    base = interpreter()
+    return Interpreter(base.home, base.python, wrapper)
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("import os; os._exit(0)", "ended with exit code 0 before it was imported"),
+        ("import os; os._exit(7)", "ended with exit code 7"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "ended by SIGSEGV"),
+        ("import sys, os; sys.stderr.write('no GPU\\n'); os.abort()", "ended by SIGABRT: no GPU"),
+        ("import time; time.sleep(600)", "took longer than 2 s"),
+        ("import os, signal; os.killpg(0, signal.SIGKILL)", "ended by SIGKILL"),
+    ],
+)
+def test_behind_walls_a_bad_end_is_told_the_same(
+    environment: Environment, walled: Interpreter, source: str, reason: str
+) -> None:
+    environment.install("bad", "1", {"bad.py": source})
+    assert measure(walled, "bad", timeout=2).failures == {"bad": reason}
+
+
+@pytest.mark.parametrize("signal_name", ["SIGTERM", "SIGINT", "SIGKILL"])
+def test_a_package_that_would_end_whoever_started_it_ends_nobody(
+    environment: Environment, walled: Interpreter, signal_name: str
+) -> None:
+    environment.install(
+        "hitman",
+        "1",
+        {"hitman.py": f"import os, signal; os.kill(os.getppid(), signal.{signal_name})"},
+    )
+    found = measure(walled, "hitman")
+    assert (set(found.items), found.failures) == ({"hitman"}, {})
+
+
+def test_a_package_that_leaves_a_daemon_behind_leaves_none(
+    environment: Environment, walled: Interpreter, tmp_path: Path
+) -> None:
+    # The daemon holds the pipe's other end, so its end is the end of the file.
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    environment.install(
+        "daemon",
+        "1",
+        {
+            "daemon.py": f"""
+            import os, time
+            if os.fork() == 0:
+                os.setsid()
+                with open({str(pipe)!r}, "wb", buffering=0) as file:
+                    file.write(b"here")
+                    time.sleep(600)
+            with open({str(pipe)!r}, "wb"):
+                pass  # until the reader is there, and so is the daemon
+            """
+        },
+    )
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert "daemon" in measure(walled, "daemon").items
+        assert read_to_the_end(reader).startswith(b"here")
+    finally:
+        os.close(reader)
+
+
+def read_to_the_end(descriptor: int, deadline_s: float = 20) -> bytes:
+    ended, data = time.monotonic() + deadline_s, b""
+    while True:
+        ready, _, _ = select.select([descriptor], [], [], max(0.0, ended - time.monotonic()))
+        assert ready, "the daemon is still running"
+        chunk = os.read(descriptor, 100)
+        if not chunk:
+            return data
+        data += chunk
 
 
 def test_an_interpreter_that_does_not_work_is_an_error(tmp_path: Path) -> None:

@@ -12,5 +12,6 @@ def offline_wrapper(terminal: Terminal) -> Sequence[str]:
     if wrapper is None:
         terminal.warn("packages are measured with the network on: `unshare --net` is refused here")
         return ()
-    terminal.note(f"packages are measured without a network, by `{' '.join(wrapper[:-1])}`")
+    alone = ", each among processes of its own" if "--pid" in wrapper else ""
+    terminal.note(f"packages are measured without a network{alone}")
     return wrapper

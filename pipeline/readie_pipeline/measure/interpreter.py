@@ -29,9 +29,20 @@ _THREAD_LIMITS = dict.fromkeys(
 # Where a process keeps its network, libraries of hubs would ask theirs all the same, and wait for it.
 _OFFLINE = dict.fromkeys(("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE"), "1")
 
-# Ways to take the network from a process, the best first. Cloud libraries look for credentials on
-# it while they are imported, and would be charged for the time that takes.
-_NETWORK_OFF = (("unshare", "--net", "--"), ("unshare", "--map-root-user", "--net", "--"))
+# Ways to wall a process off, the best first. Without a network: cloud libraries look for credentials
+# on it while they are imported, and would be charged for the time that takes. With process numbers of
+# its own, it can neither end us nor leave a process behind. A shell is the first of these processes,
+# for that one does not get the signals that end others. What it says of its child's end is not wanted.
+_SCRIPT = 'exec 3>&2 2>/dev/null; trap : HUP INT QUIT TERM; (exec "$@" 2>&3 3>&-); exit'
+_SHELL = ("sh", "-c", _SCRIPT, "sh")
+_ALONE = ("--pid", "--fork", "--kill-child", "--mount-proc", *_SHELL)
+_WALLS = (
+    ("unshare", "--net", *_ALONE),
+    ("unshare", "--map-root-user", "--net", *_ALONE),
+    ("unshare", "--net", "--"),
+    ("unshare", "--map-root-user", "--net", "--"),
+)
+_BY_SIGNAL = 128  # what a shell adds to the number of the signal that ended its child
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +112,11 @@ class Interpreter:
 
 
 def network_off() -> Sequence[str] | None:
-    """The wrapper that takes a process's network away; ``None`` where this machine has none."""
-    for wrapper in _NETWORK_OFF:
+    """The wrapper that takes a process's network away; ``None`` where this machine has none.
+
+    Where the machine allows it, it also keeps the process from all others.
+    """
+    for wrapper in _WALLS:
         try:
             done = subprocess.run(
                 [*wrapper, "true"], capture_output=True, timeout=_SELF_TEST_S, check=False
@@ -126,8 +140,14 @@ def _why(status: int, complaints: Path) -> str:
         file.seek(max(0, complaints.stat().st_size - _STDERR_TAIL))
         lines = file.read().decode("utf-8", "backslashreplace").split("\n")
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    if status < 0:
-        ended = f"ended by {signal.Signals(-status).name}"
-    else:
-        ended = f"ended with exit code {status}"
+    ended = _ending(status)
     return f"{ended}: {last}" if last else ended
+
+
+def _ending(status: int) -> str:
+    """In words; ``status`` is a process's own, or that of the shell around it."""
+    number = -status if status < 0 else status - _BY_SIGNAL
+    try:
+        return f"ended by {signal.Signals(number).name}"
+    except ValueError:
+        return f"ended with exit code {status}" + ("" if status else " before it was imported")
