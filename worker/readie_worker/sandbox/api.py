@@ -5,6 +5,7 @@ starts the executor program, gives the worker's ends of its connection and outpu
 it. All methods are coroutines of one event loop and safe to call concurrently unless said.
 """
 
+import signal
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -69,6 +70,17 @@ class SandboxExit:
     signal: int | None = None
     out_of_memory: bool = False
     peak_memory: int | None = None
+
+    def __str__(self) -> str:
+        """What became of it, to go on a sentence with."""
+        if self.out_of_memory:
+            return "ran out of memory"
+        if self.signal is None:
+            return f"ended with exit code {self.exit_code}"
+        try:
+            return f"was ended by {signal.Signals(self.signal).name}"
+        except ValueError:
+            return f"was ended by signal {self.signal}"
 
 
 class Ledger(Protocol):

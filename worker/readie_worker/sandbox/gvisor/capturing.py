@@ -119,7 +119,7 @@ async def _marked_line(created: CreatedContainer) -> bytes:
                 continue
             if not data:
                 ended = await asyncio.shield(created.exit)
-                raise StartError(f"the capture ended with {ended}; it said {_tail(said)}")
+                raise StartError(f"the capture {ended}; it said {_tail(said)}")
             said += data
             for line in said.splitlines(keepends=True):
                 if line.endswith(b"\n") and line.startswith((READY, REFUSED)):
