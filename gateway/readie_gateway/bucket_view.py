@@ -51,6 +51,7 @@ class BucketView:
         self._distributions: dict[str, Mapping[str, str]] = {}
         self.pointers: Sequence[Pointer] = ()
         self.error = ""
+        self._looking = asyncio.Lock()  # one look at a time: no older one is told after a newer
 
     @property
     def url(self) -> str:
@@ -63,6 +64,11 @@ class BucketView:
             await pause(POLL_S)
 
     async def refresh(self) -> None:
+        """Look once, after any look that has begun."""
+        async with self._looking:
+            await self._look()
+
+    async def _look(self) -> None:
         try:
             found = [one.pointer for one in await _aside(pointers, self._bucket.store)]
         except (BucketError, ObjectError) as error:

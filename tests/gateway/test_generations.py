@@ -144,6 +144,40 @@ async def test_the_catalogue_that_comes_next_is_read_before_a_worker_holds_it(
     assert [one.generation for one in priced] == [first.generation]
 
 
+class Late:
+    """A store whose first answer comes when it is let go, and is what was there when it was asked."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self.asked, self.let_go = threading.Event(), threading.Event()
+
+    def get(self, key: str) -> Any:
+        found = self._store.get(key)
+        if not self.asked.is_set():
+            self.asked.set()
+            self.let_go.wait(60)
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+async def test_a_look_that_took_long_is_not_told_after_a_later_one(
+    bucket: ObjectStore, put: Put
+) -> None:
+    put(1)
+    late = Late(bucket)
+    seen = BucketView(cast(ObjectStore, late))
+    first = asyncio.create_task(seen.refresh())
+    assert await asyncio.to_thread(late.asked.wait, 60)
+    newest = put(2)
+    second = asyncio.create_task(seen.refresh())
+    await asyncio.wait({second}, timeout=0.1)  # as far as it comes beside the first
+    late.let_go.set()
+    await asyncio.gather(first, second)
+    assert [one.target.generation for one in seen.pointers] == [newest.generation]
+
+
 class Hanging:
     """A store that answers nothing."""
 
