@@ -9,14 +9,15 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from readie_worker.sandbox import fork_identity
+from readie_worker.sandbox.api import Limits
 from readie_worker.sandbox.errors import (
     CheckpointRefusedError,
     RuntimeUnavailableError,
@@ -24,11 +25,13 @@ from readie_worker.sandbox.errors import (
 )
 from readie_worker.sandbox.fork import ForkRuntime
 from readie_worker.sandbox.fork_identity import FIRST_UID, Identity
+from readie_worker.sandbox.fork_sandbox import ForkSandbox
+from readie_worker.sandbox.gvisor.cgroups import Group, open_cgroups
 from readie_worker.sandbox.owned_folders import LOCK
 from support.executor_driver import DEADLINE_S
 from support.processes import tied
 from support.requirements import require_part
-from support.sandbox_kits import Bench, ForkKit, gather_calls, new_spec, open_bench
+from support.sandbox_kits import MEBIBYTE, Bench, ForkKit, gather_calls, new_spec, open_bench
 
 UNFIT = {
     "thready": "import threading, time\nthreading.Thread(target=time.sleep, args=(99,), daemon=True).start()",
@@ -238,6 +241,38 @@ async def test_something_else_that_is_new_there_does_not_matter(
     (site_packages / "other.py").write_text("")
     await bench.start(checkpoint)
     assert zygote_of(bench, checkpoint.key) == before
+
+
+async def test_a_killed_sandbox_did_not_run_out_of_memory_because_another_process_did(
+    stack: AsyncExitStack, short_path: Path
+) -> None:
+    usable = sys.platform == "linux" and os.geteuid() == 0
+    require_part("cgroups", usable, "root on Linux")
+    bench = await fork_bench(stack, short_path)
+    sandbox = await bench.sandbox()
+    assert isinstance(sandbox, ForkSandbox)
+    with group_of_its_own() as group:
+        group.apply(Limits(memory=48 * MEBIBYTE))
+        hungry = await asyncio.create_subprocess_exec(
+            *group.joining(), *tied(sys.executable, "-c", "b'x' * (256 << 20)")
+        )
+        assert await hungry.wait() == -signal.SIGKILL
+        assert group.out_of_memory_kills()
+    os.kill(sandbox.pid, signal.SIGKILL)
+    ended = await sandbox.wait()
+    assert (ended.signal, ended.out_of_memory) == (signal.SIGKILL, False)
+
+
+@contextmanager
+def group_of_its_own() -> Iterator[Group]:
+    owner = f"test-{os.getpid()}"
+    cgroups = open_cgroups(owner)
+    group = cgroups.make("one")
+    try:
+        yield group
+    finally:
+        group.remove()
+        cgroups.forget(owner)
 
 
 WORKER = """
