@@ -37,7 +37,6 @@ class Quote:
     size_cost_s: float
     missing_s: float
     total_s: float
-    _total_ns: int = field(repr=False)
     _missing_bits: int = field(repr=False)
     _graph: ItemGraph = field(repr=False, compare=False)
 
@@ -49,10 +48,6 @@ class Quote:
     @property
     def missing_count(self) -> int:
         return self._missing_bits.bit_count()
-
-    def costs_at_most(self, other: "Quote") -> bool:
-        """Compares exactly, without the rounding of ``total_s``."""
-        return self._total_ns <= other._total_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +170,6 @@ class PricedCatalogue:
             size / _NS,
             (total_ns - size) / _NS,
             total_ns / _NS,
-            total_ns,
             prices.needed & ~held,
             self._graph,
         )

@@ -13,6 +13,15 @@ from readie._cli.children import Child
 from readie._cli.warm_folder import Origin, WarmFolder, changes_since
 from readie._cli.warming import Fleet, Warming
 from readie_wire.catalogue import Catalogue, CatalogueCheckpoint, Item, dump_catalogue
+from readie_wire.holdings import (
+    GenerationState,
+    HeldCheckpoint,
+    HeldGeneration,
+    Holding,
+    Refusal,
+    RefusalKind,
+    Tier,
+)
 from readie_wire.outcome import Receipt
 from support.embedded import Up, alive, family, started, until
 from support.generations import write_generation
@@ -124,8 +133,11 @@ def test_a_generation_that_no_worker_takes_is_told_with_the_reason(
     made = write_generation(place / "1", {"checkpoint_1": ["json"]})
     folder.note(place, Origin.here([]))
     held = {"generation": made.generation, "checkpoints": []}
-    note = "checkpoint_1 is not used: captured with Python 3.99"
-    workers = [{"flavor": "cpu", "runtime": "fork", "generations": [held], "notes": [note]}]
+    refusal = Refusal(RefusalKind.PYTHON, "captured with Python 3.99")
+    checkpoints = {"checkpoint_1": HeldCheckpoint(1, Tier.DISK, refusal=refusal)}
+    told_of = HeldGeneration(made.generation, GenerationState.SERVED, checkpoints)
+    holding = Holding((told_of,)).to_json()
+    workers = [{"flavor": "cpu", "runtime": "fork", "generations": [held], "holding": holding}]
     warming, told = _warming(tmp_path, workers), ""
     warming.begin()
 

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from readie_wire.holdings import RefusalKind
+from readie_wire.holdings import GenerationState, RefusalKind
 from readie_wire.manifest import Manifest
 from readie_worker.generations import Machine
 from readie_worker.holdings import QUARANTINE_AFTER, Holdings
 from readie_worker.sandbox.fake import FakeRuntime
+from readie_worker.stock import tell_holding
 from support.generations import EMPTY, write_generation
 
 LOAD_TIMES = {"slow": 3.0, "quick": 1.0}
@@ -91,3 +92,19 @@ async def test_a_checkpoint_that_fails_too_often_is_refused_as_failing(
     assert refusal.kind is RefusalKind.FAILING
     assert "it died" in refusal.reason
     assert "checkpoint_1" not in by_value(holdings)
+
+
+async def test_a_generation_of_which_nothing_can_be_restored_is_told_with_the_reasons(
+    holdings: Holdings, tmp_path: Path
+) -> None:
+    served = await serve(holdings, tmp_path, CHECKPOINTS, "20260101T000000")
+    later = await serve(holdings, tmp_path, CHECKPOINTS, "20260102T000000", python="3.99.1")
+    told = {one.generation: one for one in tell_holding(holdings, None, {}).generations}
+    assert told.keys() == {served.generation, later.generation}
+    assert told[served.generation].state is GenerationState.SERVED
+    refused = told[later.generation].checkpoints
+    assert {one.refusal.kind for one in refused.values() if one.refusal} == {RefusalKind.PYTHON}
+    assert len(refused) == len(CHECKPOINTS)
+    await serve(holdings, tmp_path, CHECKPOINTS, "20260103T000000")
+    (held,) = tell_holding(holdings, None, {}).generations
+    assert all(one.refusal is None for one in held.checkpoints.values())

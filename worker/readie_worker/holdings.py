@@ -69,6 +69,7 @@ class Holdings:
         self._may_be_empty = may_be_empty
         self._held: _Held | None = None
         self._fresh: _Held | None = None  # being adopted, while the old one still serves
+        self._turned_down: _Held | None = None  # came last, and nothing of it can be restored
         self._seen: Signature | None = None
         self._arrival = asyncio.Event()
         self.swaps = 0  # since the start; the first generation is not one
@@ -104,6 +105,17 @@ class Holdings:
             return -saved.get(name, 0.0) * (1 + held.starts[name]), name
 
         return [held.adopted[name] for name in sorted(held.adopted, key=value)]
+
+    @property
+    def turned_down(self) -> Generation | None:
+        """The one that came last, where nothing of it can be restored and another one serves on."""
+        return self._turned_down.generation if self._turned_down else None
+
+    def refused_of(self, generation: str) -> Mapping[str, Refusal]:
+        """What cannot be restored of a generation that is served or was turned down."""
+        known = (self._held, self._turned_down)
+        found = (one for one in known if one and one.generation.id == generation)
+        return next((one.refused.copy() for one in found), {})
 
     @property
     def refused(self) -> Mapping[str, Refusal]:
@@ -234,7 +246,7 @@ class Holdings:
         await self._adopt(fresh, generation.usable.keys())
         self._fresh = None
         if old is not None and not fresh.adopted and old.adopted:
-            self._held = old
+            self._held, self._turned_down = old, fresh
             self.error = f"nothing of generation {generation.id} can be used here: " + "; ".join(
                 describe_refusals(fresh.refused)
             )
@@ -250,7 +262,7 @@ class Holdings:
                 refused=len(fresh.refused),
                 seconds=round(time.monotonic() - began, 3),
             )
-        self._held = fresh
+        self._held, self._turned_down = fresh, None
         self.on_change()
         for checkpoint in old.adopted.values() if old else ():
             await self._runtime.discard(checkpoint.key)

@@ -22,22 +22,25 @@ def tell_holding(holdings: Holdings, sync: BucketSync | None, cached: Mapping[st
     """``cached`` are bytes by checkpoint key, where somebody has looked. Called from any thread."""
     served = holdings.generation
     stored = dict(sync.stored) if sync else {}
-    if served is not None:
-        stored.setdefault(served.id, _in_folder(served))
+    for generation in (served, holdings.turned_down):
+        if generation is not None:
+            stored.setdefault(generation.id, _in_folder(generation))
     arriving = sync.state.arriving if sync else ""
     ready = {checkpoint.key for checkpoint in holdings.checkpoints}
     told = []
-    for generation, checkpoints in stored.items():
-        is_served = served is not None and generation == served.id
-        refused = holdings.refused if is_served else {}
+    for generation_id, checkpoints in stored.items():
+        is_served = served is not None and generation_id == served.id
+        refused = holdings.refused_of(generation_id)
         if sync is not None:
-            refused = {**refused, **sync.left_out(generation)}
+            refused = {**refused, **sync.left_out(generation_id)}
         told.append(
             HeldGeneration(
-                generation,
-                _state(is_served, generation == arriving),
+                generation_id,
+                _state(is_served, generation_id == arriving),
                 {
-                    name: _checkpoint(f"{generation}/{name}", one, ready, cached, refused.get(name))
+                    name: _checkpoint(
+                        f"{generation_id}/{name}", one, ready, cached, refused.get(name)
+                    )
                     for name, one in checkpoints.items()
                 },
             )

@@ -19,7 +19,7 @@ from readie._cli import installed, valkey
 from readie._cli.children import Child
 from readie._cli.data_folder import DataFolder
 from readie._cli.warm_folder import ImportSets, WarmFolder, manifests
-from readie._cli.warming import Fleet, Warming, is_refusal, refusals
+from readie._cli.warming import Fleet, Warming, refusals
 from readie._client import Client
 from readie._errors import ReadieError
 from readie._steps import drive
@@ -132,7 +132,9 @@ class _Supervisor:
         """What a person needs to know to use it."""
         workers = self._workers() or [{}]
         runtime = workers[0].get("runtime", "unknown")
-        why = "; ".join(note for note in workers[0].get("notes", ()) if not is_refusal(note))
+        refused = refusals(workers[:1])  # told with the checkpoints
+        notes = workers[0].get("notes", ())
+        why = "; ".join(note for note in notes if not any(reason in note for reason in refused))
         slots = sum(worker.get("slots", 0) for worker in workers)
         click.echo(f"Readie is running at {self.url}")
         for label, text in (

@@ -26,7 +26,6 @@ LEAST_DISK = 2 << 30  # bytes free: images of eight checkpoints, and as much lef
 LOOK_S = 1.0  # between questions to the gateway
 NAMED = 8  # packages in one line
 _BUG = "Traceback (most recent call last):"  # what follows it is for the log alone
-_REFUSED = " is not used: "  # in a worker's note, between a checkpoint and the reason
 
 Workers = Sequence[Mapping[str, Any]]
 
@@ -216,12 +215,8 @@ def _count(worker: Mapping[str, Any], generation: str) -> int:
 
 def _has_refused(worker: Mapping[str, Any], wanted: Manifest) -> bool:
     """Whether a worker has looked at all of a generation and can use none of it."""
-    notes = worker.get("notes", ())
-    if any(f"nothing of generation {wanted.generation}" in note for note in notes):
-        return True  # it keeps what it had
-    listed = any(one["generation"] == wanted.generation for one in worker.get("generations", ()))
-    refused = len(refusals([worker])) >= len(wanted.checkpoints)
-    return listed and refused and _count(worker, wanted.generation) == 0
+    refused = len(refusals([worker], wanted.generation))
+    return refused >= len(wanted.checkpoints) and _count(worker, wanted.generation) == 0
 
 
 def _held(workers: Workers) -> bool:
@@ -232,15 +227,16 @@ def _errors(workers: Workers) -> bool:
     return any(worker.get("error") for worker in workers)
 
 
-def is_refusal(note: str) -> bool:
-    """Whether a note of a worker is about a checkpoint that it cannot use."""
-    return _REFUSED in note
-
-
-def refusals(workers: Workers) -> Sequence[str]:
-    """Why workers do not use checkpoints of what they were led to: a reason for each checkpoint."""
-    notes = [str(note) for worker in workers for note in worker.get("notes", ())]
-    return [note.partition(_REFUSED)[2] for note in notes if is_refusal(note)]
+def refusals(workers: Workers, generation: str = "") -> Sequence[str]:
+    """Why workers do not restore checkpoints, of one generation or of any: a reason for each."""
+    return [
+        str(checkpoint["refusal"]["reason"])
+        for worker in workers
+        for held in worker.get("holding", {}).get("generations", ())
+        if generation in {"", held["generation"]}
+        for checkpoint in held["checkpoints"].values()
+        if checkpoint["refusal"] is not None
+    ]
 
 
 def _refusals(workers: Workers) -> str:
