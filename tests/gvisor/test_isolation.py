@@ -1,5 +1,7 @@
 """What code in a sandbox can reach, and what it cannot."""
 
+import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +9,8 @@ import pytest
 
 from readie_worker.sandbox.api import Limits
 from support.sandbox_kits import MEBIBYTE, Bench
+
+OpenGVisor = Callable[..., Awaitable[Bench]]
 
 
 async def ask(bench: Bench, function: Any, *arguments: Any, limits: Limits | None = None) -> Any:
@@ -48,6 +52,41 @@ async def test_nothing_of_the_host_can_be_written(bench: Bench) -> None:
     found = await ask(bench, refusals, paths)
 
     assert "written" not in found.values()
+
+
+async def test_what_the_user_of_sandboxes_owns_on_the_host_cannot_be_written_by_a_trick(
+    open_gvisor: OpenGVisor, short_path: Path
+) -> None:
+    """Such as an environment of the machine's first user, whose number the sandboxes' user has."""
+
+    def write(folder: str, file: str) -> dict[str, str]:
+        import ctypes
+        from pathlib import Path
+
+        found = {}
+        libc = ctypes.CDLL(None)
+        for way in ("as it is", "mounted anew in a user namespace"):
+            if way != "as it is":
+                assert libc.unshare(0x10000000 | 0x20000) == 0
+                Path("/proc/self/uid_map").write_text("0 1000 1")
+                assert libc.mount(b"none", folder.encode(), None, 32, None) == 0
+            try:
+                Path(file).write_text("CHANGED = True")
+                found[way] = "written"
+            except OSError as error:
+                found[way] = type(error).__name__
+        return found
+
+    bench = await open_gvisor({"owned": ""})
+    python = short_path / "python"
+    [file] = python.glob("lib/python*/site-packages/owned.py")
+    os.chown(file, 1000, 1000)
+
+    found = await ask(bench, write, str(python), str(file))
+
+    assert len(found) == 2
+    assert "written" not in found.values()
+    assert file.read_text() == ""
 
 
 async def test_the_ticket_cannot_be_replaced_by_a_link(bench: Bench) -> None:

@@ -136,6 +136,46 @@ async def test_sandboxes_do_not_reach_each_other(networked: Bench) -> None:
         await serving
 
 
+async def test_a_sandbox_sends_under_no_address_but_its_own(
+    open_gvisor: OpenGVisor, outside: OutsideHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even to a name server, which it reaches before all that is closed."""
+
+    def send(server: str, port: int, forged: list[str]) -> str:
+        import ctypes
+        import socket
+        import struct
+
+        # So that the way is known: what waits for it would be lost with the sandbox.
+        with socket.create_connection((server, port), timeout=20) as way:
+            way.recv(100)
+
+        def packet(sender: str) -> bytes:
+            said = f"as {sender}".encode()
+            ends = socket.inet_aton(sender) + socket.inet_aton(server)
+            udp = struct.pack("!HHHH", 53, 53, 8 + len(said), 0) + said
+            size = 20 + len(udp)
+            return struct.pack("!BBHHHBBH", 0x45, 0, size, 1, 0, 64, 17, 0) + ends + udp
+
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as honest:
+            honest.connect((server, 53))
+            ctypes.CDLL(None).unshare(0x10000000)  # a user namespace, with every capability
+            with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as raw:
+                for sender in forged:
+                    raw.sendto(packet(sender), (server, 0))
+            honest.send(b"honest")
+            return str(honest.getsockname()[0])
+
+    monkeypatch.setattr(networks, "name_servers", lambda: [outside.address])
+    bench = await open_gvisor(network="sandbox")
+    with outside.name_server() as asked:
+        neighbour = "10.203.0.10"
+        forged = ["192.0.2.77", outside.near, neighbour]
+        own = await ask(bench, send, outside.address, outside.port, forged)
+        assert own not in forged
+        assert await asyncio.to_thread(asked.readline) == b"honest\n"
+
+
 async def test_a_checkpoint_without_network_is_restored_into_one(
     networked: Bench, outside: OutsideHost
 ) -> None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import IO
 
 from support.processes import tied
 
@@ -13,9 +14,20 @@ LINK_HERE, LINK_THERE = "198.51.100.1", "198.51.100.2"
 ADDRESS = "203.0.113.5"
 PORT = 8080
 _NAMESPACE = "rd-test-outside"
+_INSIDE = ("ip", "netns", "exec", _NAMESPACE)
 INTERFACE = "outside0"
 
-# Answers every connection with the address it came from; and UDP on port 53 as a name server would.
+# Prints what it is asked, and answers nothing.
+_NAME_SERVER = """
+import socket, sys
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind((sys.argv[1], 53))
+print("ready", flush=True)
+while True:
+    print(server.recv(1000).decode(), flush=True)
+"""
+
+# Answers every connection with the address it came from.
 _SERVER = f"""
 import socket, sys, threading
 server = socket.create_server((sys.argv[1], {PORT}))
@@ -35,6 +47,12 @@ class OutsideHost:
     near: str = LINK_HERE
     port: int = PORT
 
+    @contextlib.contextmanager
+    def name_server(self) -> Iterator[IO[bytes]]:
+        """What a name server at ``address`` is sent, a line each."""
+        with _serving(_INSIDE, self.address, _NAME_SERVER) as printed:
+            yield printed
+
 
 @contextlib.contextmanager
 def outside_host() -> Iterator[OutsideHost]:
@@ -51,7 +69,7 @@ def outside_host() -> Iterator[OutsideHost]:
         run(*inside, "link", "set", "lo", "up")
         run("ip", "route", "add", f"{ADDRESS}/32", "via", LINK_THERE)
         with (
-            _serving(("ip", "netns", "exec", _NAMESPACE), ADDRESS),
+            _serving(_INSIDE, ADDRESS),
             _serving((), LINK_HERE),
         ):
             yield OutsideHost()
@@ -60,13 +78,13 @@ def outside_host() -> Iterator[OutsideHost]:
 
 
 @contextlib.contextmanager
-def _serving(prefix: tuple[str, ...], address: str) -> Iterator[None]:
-    command = tied(*prefix, sys.executable, "-c", _SERVER, address)
+def _serving(prefix: tuple[str, ...], address: str, program: str = _SERVER) -> Iterator[IO[bytes]]:
+    command = tied(*prefix, sys.executable, "-c", program, address)
     with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
         try:
             assert server.stdout is not None
             assert server.stdout.readline() == b"ready\n"
-            yield
+            yield server.stdout
         finally:
             server.kill()
 

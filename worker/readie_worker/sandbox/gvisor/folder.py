@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from readie_worker.sandbox.errors import RuntimeUnavailableError
+from readie_worker.sandbox.gvisor.mounts import unmount_below
 
 PREFIX = "gvisor-"
 OWNER_BYTES = 3  # 6 letters: interface names, which hold them, have at most 15
@@ -47,9 +48,24 @@ class RuntimeFolder:
     def root(self) -> Path:
         return self.path / "root"
 
+    @property
+    def view(self) -> Path:
+        """What sandboxes see of the host, mounted read-only."""
+        return self.path / "view"
+
+    def view_of(self, run: Path) -> Path:
+        """Where a sandbox sees what lies in `runs`."""
+        return self.view / run.relative_to(self.path)
+
     def remove(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
+        remove_with_mounts(self.path)
         os.close(self._lock)
+
+
+def remove_with_mounts(folder: Path) -> None:
+    """As long as anything is mounted in it, nothing is removed; the next start tries again."""
+    if unmount_below(folder):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

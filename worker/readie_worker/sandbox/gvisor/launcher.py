@@ -17,11 +17,16 @@ from readie_worker.sandbox.gvisor.cgroups import Cgroups, open_cgroups
 from readie_worker.sandbox.gvisor.children import Children
 from readie_worker.sandbox.gvisor.container import CreatedContainer, Parts
 from readie_worker.sandbox.gvisor.folder import RuntimeFolder
+from readie_worker.sandbox.gvisor.mounts import (
+    mount_tmpfs,
+    show_read_only,
+    shown_read_only,
+)
 from readie_worker.sandbox.gvisor.network import Link, NetworkError, SandboxNetwork
 from readie_worker.sandbox.gvisor.ocispec import HOME, RUN_DIR, Shape, build_spec
 from readie_worker.sandbox.gvisor.pipes import Pipes
 from readie_worker.sandbox.gvisor.rootfs import GID, UID, Rootfs, build_host_rootfs
-from readie_worker.sandbox.gvisor.rundir import SOCKET_INSIDE, RunDir, mount_tmpfs, unmount_tmpfs
+from readie_worker.sandbox.gvisor.rundir import SOCKET_INSIDE, RunDir
 from readie_worker.sandbox.gvisor.runsc import Container, Runsc, RunscError
 
 # A restored process keeps the limit it was captured with, so it is the same for every sandbox.
@@ -144,7 +149,7 @@ class Launcher:
         rundir = RunDir(self.ground.folder.runs / name)
         spec = build_spec(
             self.shape,
-            run_dir=rundir.shared,
+            run_dir=self.ground.folder.view_of(rundir.shared),
             environment={**self._variables, **environment},
             network=network,
             netns=None if link is None else link.path,
@@ -220,14 +225,15 @@ async def open_ground(
     network = SandboxNetwork(folder.owner) if with_network else None
     try:
         mount_tmpfs(folder.runs)
+        show_read_only(folder.runs, folder.view_of(folder.runs))
         cgroups = open_cgroups(folder.owner)
-        rootfs = await asyncio.to_thread(build_host_rootfs, folder.root, python)
+        built = await asyncio.to_thread(build_host_rootfs, folder.root, python)
+        rootfs = shown_read_only(built, folder.view)
         if network is not None:
             await network.open()
     except BaseException as error:
         if network is not None:
             await network.close()
-        unmount_tmpfs(folder.runs)
         folder.remove()
         if isinstance(error, OSError):
             raise RuntimeUnavailableError(f"cannot lay out {folder.path}: {error}") from error
@@ -239,7 +245,6 @@ async def close_ground(ground: Ground) -> None:
     if ground.network is not None:
         await ground.network.close()
     ground.cgroups.forget(ground.folder.owner)
-    unmount_tmpfs(ground.folder.runs)
     await asyncio.to_thread(ground.folder.remove)
 
 

@@ -139,6 +139,10 @@ class SandboxNetwork:
         ours = f'iifname "rd{self._owner}*"'
         closed = ", ".join(sorted({LINK_LOCAL, str(POOL), *map(str, own)}))
         servers = ", ".join(name_servers()) or "0.0.0.0"  # noqa: S104 - matches no destination
+        # In a user namespace code may write packets by itself, so it could name another as sender.
+        senders = ", ".join(
+            f'"{self._interface(slot)}" . {self._addresses(slot)[1]}' for slot in self._free
+        )
         return f"""
             table inet {self._table}
             delete table inet {self._table}
@@ -150,10 +154,10 @@ class SandboxNetwork:
                 chain forward {{
                     type filter hook forward priority -10;
                     {ours} meta nfproto != ipv4 drop
+                    {ours} iifname . ip saddr != {{ {senders} }} drop
                     {ours} ip daddr {{ {servers} }} udp dport 53 accept
                     {ours} ip daddr {{ {servers} }} tcp dport 53 accept
                     {ours} ip daddr {{ {closed} }} reject with icmpx admin-prohibited
-                    {ours} ip saddr != {self._slice} drop
                     oifname "rd{self._owner}*" ct state established,related accept
                     oifname "rd{self._owner}*" drop
                 }}

@@ -11,20 +11,16 @@ import os
 import secrets
 import shutil
 import socket
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from readie_worker.sandbox.errors import RuntimeUnavailableError
 from readie_worker.sandbox.gvisor.ocispec import RUN_DIR
 
 SOCKET_NAME = "executor.sock"
 SOCKET_INSIDE = f"{RUN_DIR}/{SOCKET_NAME}"
 TICKET_NAME = "ticket.json"
 ENTROPY_BYTES = 32
-TMPFS_SIZE = "64m"  # of all run directories together: sockets, specs and logs, a few kB each
-MOUNT_DEADLINE_S = 10.0
 
 
 class RunDir:
@@ -92,27 +88,3 @@ class RunDir:
     def remove(self) -> None:
         self.stop_listening()
         shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def mount_tmpfs(folder: Path) -> None:
-    """Put a tmpfs on `folder` unless one is there. Raises `RuntimeUnavailableError`."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if folder.is_mount():
-        return
-    options = f"nosuid,nodev,noexec,mode=0700,size={TMPFS_SIZE}"
-    command = ["mount", "-t", "tmpfs", "-o", options, "readie-run", str(folder)]
-    done = subprocess.run(
-        command, check=False, capture_output=True, text=True, timeout=MOUNT_DEADLINE_S
-    )
-    if done.returncode != 0:
-        raise RuntimeUnavailableError(
-            f"cannot mount a tmpfs on {folder}: {done.stderr.strip()}; "
-            "run the worker as root with the right to mount"
-        )
-
-
-def unmount_tmpfs(folder: Path) -> None:
-    """Take it off again; lazily, since a dying sandbox may still hold it."""
-    if folder.is_mount():
-        command = ["umount", "--lazy", str(folder)]
-        subprocess.run(command, check=False, capture_output=True, timeout=MOUNT_DEADLINE_S)
