@@ -6,6 +6,7 @@ thread, its own event loop and its own connection; it only reads a record that t
 """
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from readie_wire.records import WorkerRecord
 
 LIVES = 5  # beats that may be missed before the record expires: lease 15 s at a beat of 3 s
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # macOS: the latter does the same
+LEAVE_WITHIN_S = 10.0  # a server that does not answer by then is not told that the worker left
 TICKS = 3  # to the supervisor for each beat to the fleet: a pipe costs nothing, and cannot be away
 
 
@@ -77,14 +79,15 @@ class Beater:
     def nudge(self) -> None:
         """Beat now: what can be restored here has changed."""
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._news.set)
+            with contextlib.suppress(RuntimeError):  # the thread has ended, and its loop with it
+                self._loop.call_soon_threadsafe(self._news.set)
 
     async def close(self) -> None:
         """Beat no more; forget the worker, so that nobody waits for it. Idempotent."""
         self._stopping = True
         self.nudge()
         if self._thread.is_alive():
-            await asyncio.to_thread(self._thread.join, 2 * self._every)
+            await asyncio.to_thread(self._thread.join, LEAVE_WITHIN_S)
 
     def _main(self) -> None:
         try:
@@ -92,7 +95,8 @@ class Beater:
         except BaseException:
             log.exception("the beat has failed")
         finally:
-            self._owner.call_soon_threadsafe(self._report)
+            with contextlib.suppress(RuntimeError):  # given up by `close`, whose loop has ended too
+                self._owner.call_soon_threadsafe(self._report)
 
     def _report(self) -> None:
         if not self.ended.done():
