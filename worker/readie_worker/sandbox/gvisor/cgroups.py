@@ -5,6 +5,7 @@ limits can change at any time and both versions are handled alike. Groups lie un
 ``readie/{owner}/{sandbox}`` at the top of what this machine (or container) sees.
 """
 
+import asyncio
 import contextlib
 import errno
 import os
@@ -24,6 +25,9 @@ OWN_PIDS = 128
 
 # Of its limit, for a group that will get more.
 SLOW_FROM = 0.95
+
+END_DEADLINE_S = 20.0  # SIGKILL takes milliseconds, freeing gigabytes a little longer
+POLL_S = 0.01
 
 # Joins every group given before `--`, then becomes the program after it.
 _JOIN = 'for d; do shift; [ "$d" = -- ] && break; echo 0 >"$d/cgroup.procs"; done; exec "$@"'
@@ -101,6 +105,17 @@ class Group:
         for pid in self.pids():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+    async def end(self) -> None:
+        """Kill until nobody is left: who was forked a moment ago is missed by the first round.
+
+        Gives up after `END_DEADLINE_S`, on processes that the kernel does not let go.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(END_DEADLINE_S):
+                while self.pids():
+                    self.kill()
+                    await asyncio.sleep(POLL_S)
 
     def remove(self) -> None:
         """Forget the group; one with processes in it, or that is gone, stays as it is."""

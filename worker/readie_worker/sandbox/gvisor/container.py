@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from readie_worker.sandbox.api import SandboxExit
-from readie_worker.sandbox.gvisor.cgroups import Group
+from readie_worker.sandbox.gvisor.cgroups import END_DEADLINE_S, Group
 from readie_worker.sandbox.gvisor.children import Children, Processes
 from readie_worker.sandbox.gvisor.network import Link, SandboxNetwork
 from readie_worker.sandbox.gvisor.pipes import Pipes
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from socket import socket
 
 _SHELL_SIGNAL_BASE = 128  # gVisor's kernel ends with this + number for a program's signal
-END_DEADLINE_S = 20.0  # SIGKILL takes milliseconds, freeing gigabytes a little longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +89,8 @@ class CreatedContainer:
 
     async def _remove(self) -> None:
         self.kill()
+        # Of a `create` that was given up half way, more may come; and a group that is not empty stays.
+        await self.parts.group.end()
         if self._watch is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(END_DEADLINE_S):
