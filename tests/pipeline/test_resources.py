@@ -1,7 +1,7 @@
 """Datasets, models and tokenizers: where they are found, what loads them, what that costs."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import joblib
@@ -16,11 +16,12 @@ from readie_pipeline.measure.inventory import Inventory
 from readie_pipeline.measure.loaders import call_for, sklearn_call
 from readie_pipeline.measure.locating import Places, parted
 from readie_pipeline.measure.metadata import Metadata, dump_metadata, load_metadata
-from readie_pipeline.measure.probing import Call, LocalProber, ProbeRequest
+from readie_pipeline.measure.probing import Call, ProbeRequest
 from readie_pipeline.measure.resources import Resources, find_resources
 from readie_pipeline.measure.surveying import survey
 from readie_wire.catalogue import ResourceType
 from support.made_up_packages import Environment
+from support.probers import PatientProber
 
 # What scikit-learn and pandas load besides: as items of their own they would only cost time here.
 ASIDE = (
@@ -42,19 +43,15 @@ def load(path):
 """
 
 
-def all_of(names: Sequence[str], _: str) -> Iterable[str]:
-    return names
-
-
 def measure(
     interpreter: Interpreter,
     given: Mapping[str, Path | None],
-    timeout: float = 110,
+    hanging: Mapping[str, float] | None = None,
     excluded: Sequence[str] = (),
 ) -> tuple[Metadata, Resources]:
     inventory = Inventory.take(interpreter)
     found = find_resources(given, Places(NOWHERE, NOWHERE, NOWHERE, given), inventory)
-    prober = LocalProber(interpreter, timeout, all_of)
+    prober = PatientProber(interpreter, hanging or {})
     metadata = survey([], prober, inventory, repeats=1, excluded=excluded, calls=found.calls)
     return metadata, found
 
@@ -101,7 +98,7 @@ def station(environment: Environment, interpreter: Callable[[], Interpreter]) ->
     ("program", "reason"),
     [
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "ended by SIGSEGV"),
-        ("import time; time.sleep(600)", "took longer than 5 s"),
+        ("import time; time.sleep(600)", "took longer than 2 s"),
         ("raise ValueError('an older format')", "ValueError: an older format"),
         ("import lost", "ModuleNotFoundError: No module named 'lost'"),
     ],
@@ -112,7 +109,8 @@ def test_one_that_cannot_be_loaded_does_not_stop_the_others(
     bad, good = tmp_path / "bad.joblib", tmp_path / "good.joblib"
     bad.write_text(program)
     good.write_text("import layers.deep")
-    metadata, _ = measure(station, {"model:bad": bad, "model:good": good}, timeout=5)
+    hanging = {"model:bad": 2.0} if "sleep" in program else {}
+    metadata, _ = measure(station, {"model:bad": bad, "model:good": good}, hanging)
     assert reason in metadata.failures["model:bad"]
     assert set(metadata.items) == {"joblib", "layers", "model:good"}
     assert metadata.items["model:good"].dependencies == ("joblib", "layers")
