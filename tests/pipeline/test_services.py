@@ -175,7 +175,7 @@ def test_nobody_at_the_address_is_told(ask: Ask) -> None:
         nobody.bind(("127.0.0.1", 0))
         gone = FakeServices(f"http://127.0.0.1:{nobody.getsockname()[1]}")
         with gone.clients, pytest.raises(ServiceError, match="cannot be reached"):
-            ask(gone, HASTE)
+            ask(gone, PATIENCE)
 
 
 def test_what_is_not_there_is_not_there(stocked: FakeServices) -> None:
