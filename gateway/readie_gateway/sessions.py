@@ -6,7 +6,7 @@ from typing import Any
 
 from readie_gateway.errors import InvalidRequestError
 from readie_gateway.options import CallOptions, parse_options
-from readie_infra.errors import SessionEndedError, SessionUnknownError
+from readie_infra.errors import SessionUnknownError
 from readie_infra.store import CallStore
 from readie_wire.keys import InvalidIdError, check_id
 from readie_wire.records import SessionRecord
@@ -62,7 +62,7 @@ class SessionBook:
         if record is None:
             raise SessionUnknownError(session_id)
         if record.ended:
-            raise SessionEndedError(session_id, record.reason)
+            return record  # the enqueue refuses, or knows the call by its key from before that end
         self._known[session_id] = record
         if len(self._known) > REMEMBERED:
             self._known.popitem(last=False)

@@ -45,8 +45,14 @@ def test_whatever_dies_each_call_runs_as_often_as_it_may_and_is_told_its_end(
         for sent in chaos.sent:
             runs = chaos.runs_of(sent)
             assert runs <= 1 + sent.retries, f"{sent} ran {runs} times, seed {seed}"
-            if sent.state == "succeeded":
+            if sent.state == "succeeded" and not sent.session:
                 assert (runs >= 1, sent.value) == (True, sent.number), f"{sent}, seed {seed}"
+        for turns in chaos.turns_by_session().values():
+            # Those that ran did so in the order in which they were sent, and on one state.
+            begun = [sent for sent in turns if chaos.runs_of(sent)]
+            for turn, sent in enumerate(begun, start=1):
+                assert sent.state != "succeeded" or sent.value == turn, f"{turns}, seed {seed}"
+            assert begun == turns[: len(begun)], f"{turns}, seed {seed}"
     finally:
         chaos.stop()
     assert asyncio.run(keys_without_end(server)) == [], f"seed {seed}"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from readie_infra.store import Limits
 from readie_wire.keys import new_session_id
 from readie_wire.lifecycle import State
 from readie_wire.records import CallRecord
@@ -115,6 +116,51 @@ async def test_unknown_ended_and_other_peoples_sessions_are_told_apart(gateway: 
     over = await invoke(gateway, session)
     assert (over.status, over.json()["code"]) == (410, "session_expired")
     assert "it was ended by its caller" in over.json()["detail"]
+
+
+async def test_a_call_asked_for_again_is_known_though_its_session_has_ended(
+    gateway: Gateway,
+) -> None:
+    """It was accepted and its answer lost: told that it was refused, its caller would run it again."""
+    session = await opened(gateway)
+    body = {"source": SOURCE, "options": {"session": session}}
+    asked = {"Idempotency-Key": "k", "Prefer": "respond-async"}
+    accepted = await gateway.invoke(body, **asked)
+    await gateway.request("DELETE", f"/v1/sessions/{session}")
+    gateway.services.sessions._known.clear()  # as in a gateway that has just been started
+    again = await gateway.invoke(body, **asked)
+    assert again.json()["call_id"] == accepted.json()["call_id"]
+    assert (await invoke(gateway, session)).status == 410
+
+
+async def test_when_no_more_sessions_may_be_open_the_refusal_says_when_to_come_back(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway.services.store, "_limits", Limits(sessions=1))
+    await opened(gateway)
+    answer = await post(gateway, {})
+    assert (answer.status, answer.headers["retry-after"]) == (429, "10")
+
+
+async def test_a_call_that_is_cancelled_while_it_waits_leaves_its_session_open(
+    gateway: Gateway,
+) -> None:
+    session = await opened(gateway)
+    running = asyncio.Event()
+
+    async def hold(worker: PlayedWorker, call: CallRecord) -> None:
+        running.set()
+        await asyncio.Event().wait()
+
+    async with played_worker(gateway, hold):
+        body = {"source": SOURCE, "options": {"session": session}}
+        await gateway.invoke(body, Prefer="respond-async")
+        await running.wait()
+        waiting = (await gateway.invoke(body, Prefer="respond-async")).json()["call_id"]
+        cancelled = await gateway.request("DELETE", f"/v1/calls/{waiting}")
+        assert (cancelled.status, cancelled.json()["state"]) == (200, "cancelled")
+        found = (await gateway.get(f"/v1/sessions/{session}")).json()
+        assert (found["state"], found["waiting"]) == ("open", 0)
 
 
 async def test_an_idle_session_expires(gateway: Gateway) -> None:

@@ -12,10 +12,12 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -41,6 +43,17 @@ os.write(line, b"run\\n")
 time.sleep({seconds})
 result = {number}
 """
+# A call of a session also counts those of it that have begun, in what the calls before it left.
+TURN = """
+import os, time
+turn = globals().get("turn", 0) + 1
+line = os.open({path!r}, os.O_WRONLY | os.O_APPEND)
+os.write(line, b"run\\n")
+time.sleep({seconds})
+result = turn
+"""
+SESSION_SHARE = 0.25  # of what clients do: a session with a few calls
+LONGEST_SESSION = 6  # calls
 
 
 @dataclass
@@ -50,6 +63,7 @@ class Sent:
     number: int
     call_id: str
     retries: int
+    session: str = ""
     state: str = ""
     kind: str = ""  # of its error
     value: Any = None
@@ -63,6 +77,7 @@ class Figures:
     ends: Counter[str] = field(default_factory=Counter)
     runs: int = 0
     accepted: int = 0
+    sessions: int = 0
     slowest_end_s: float = 0.0
 
     def __str__(self) -> str:
@@ -71,7 +86,8 @@ class Figures:
         )
         ends = ", ".join(f"{count} {how}" for how, count in sorted(self.ends.items()))
         return (
-            f"done: {done}\ncalls: {self.accepted} accepted; {ends}; {self.runs} runs\n"
+            f"done: {done}\ncalls: {self.accepted} accepted, some of them in {self.sessions} sessions; "
+            f"{ends}; {self.runs} runs\n"
             f"the last end came {self.slowest_end_s:.1f} s after the last disturbance"
         )
 
@@ -115,10 +131,20 @@ class Chaos:
         for client in clients:
             client.join()
         self._await_ends(calm)
+        self._end_sessions(calm)
         self.figures.accepted = len(self.sent)
+        self.figures.sessions = len({sent.session for sent in self.sent if sent.session})
 
     def runs_of(self, sent: Sent) -> int:
         return len(self._file(sent.number).read_text().splitlines())
+
+    def turns_by_session(self) -> dict[str, list[Sent]]:
+        """The calls of each session in the order in which they were accepted."""
+        found: dict[str, list[Sent]] = {}
+        for sent in self.sent:
+            if sent.session:
+                found.setdefault(sent.session, []).append(sent)
+        return found
 
     def stop(self) -> None:
         for process in self._parts.values():
@@ -205,31 +231,69 @@ class Chaos:
     def _send_calls(self, seed: float) -> None:
         drawn = random.Random(seed)
         while not self._over.is_set():
-            with self._lock:
-                number = next(self._numbers)
-            retries = drawn.choice((0, 0, 2))
-            self._file(number).touch()
-            self._file(number).chmod(0o666)
-            source = SOURCE.format(
-                path=str(self._file(number)), seconds=drawn.uniform(0, 0.3), number=number
-            )
-            options = {"retries": retries, "queue_timeout": 300, "memory": "128Mi", "timeout": 20}
-            call_id = self._accepted(number, {"source": source, "options": options}, drawn)
-            with self._lock:
-                self.sent.append(Sent(number, call_id, retries))
+            if drawn.random() < SESSION_SHARE:
+                self._use_a_session(drawn)
+            else:
+                retries = drawn.choice((0, 0, 2))
+                self._send(SOURCE, {"retries": retries, "memory": "128Mi"}, drawn)
             time.sleep(drawn.uniform(0, 0.2))
 
-    def _accepted(self, number: int, body: Mapping[str, Any], drawn: random.Random) -> str:
-        """The same request with the same key, to any gateway, until one says that it has the call."""
+    def _use_a_session(self, drawn: random.Random) -> None:
+        """Calls that follow one another without waiting; somebody may end the session meanwhile."""
+        body = {"options": {"memory": "128Mi"}}
+        session = str(self._until("POST", "/v1/sessions", {}, body, drawn)["session_id"])
+        for _ in range(drawn.randrange(1, LONGEST_SESSION)):
+            if not self._send(TURN, {"session": session}, drawn):
+                return
+            time.sleep(drawn.uniform(0, 0.2))
+        if drawn.random() < 0.3:
+            self._until("DELETE", f"/v1/sessions/{session}", {}, {}, drawn)
+
+    def _send(self, source: str, options: dict[str, Any], drawn: random.Random) -> bool:
+        """One call, accepted; or not, because its session is over."""
+        with self._lock:
+            number = next(self._numbers)
+        self._file(number).touch()
+        self._file(number).chmod(0o666)
+        path, seconds = str(self._file(number)), drawn.uniform(0, 0.3)
+        body = {
+            "source": source.format(path=path, seconds=seconds, number=number),
+            "options": {"queue_timeout": 300, "timeout": 20, **options},
+        }
         headers = {"Prefer": "respond-async", "Idempotency-Key": f"chaos-{number}"}
+        answer = self._until("POST", "/v1/invoke", headers, body, drawn)
+        if answer.get("code") == "session_expired":
+            return False
+        retries, session = options.get("retries", 0), options.get("session", "")
+        with self._lock:
+            self.sent.append(Sent(number, str(answer["call_id"]), retries, session))
+        return True
+
+    def _until(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: Mapping[str, Any],
+        drawn: random.Random,
+    ) -> dict[str, Any]:
+        """The same request, with the same key, to any gateway, until one has an answer."""
         deadline = time.monotonic() + ACCEPT_S
         while time.monotonic() < deadline:
             place = drawn.randrange(GATEWAYS)
-            answer = self._ask(place, "POST", "/v1/invoke", headers, json.dumps(body).encode())
-            if answer and "call_id" in answer:
-                return str(answer["call_id"])
+            answer = self._ask(place, method, path, headers, json.dumps(body).encode())
+            if answer is not None:
+                return answer
             time.sleep(0.1)
-        raise AssertionError(f"no gateway took call {number}\n{self.logs()}")
+        raise AssertionError(f"no gateway answers {method} {path}\n{self.logs()}")
+
+    def _end_sessions(self, calm: float) -> None:
+        """Those that nobody has ended yet, also ones whose opener never heard of them."""
+        deadline = calm + END_S
+        while (listed := self._ask(0, "GET", "/v1/sessions")) is None or listed["sessions"]:
+            assert time.monotonic() < deadline, f"{listed} are still open\n{self.logs()}"
+            for session in (listed or {"sessions": []})["sessions"]:
+                self._ask(0, "DELETE", f"/v1/sessions/{session['session_id']}")
 
     def _await_ends(self, calm: float) -> None:
         deadline = calm + END_S
@@ -241,9 +305,10 @@ class Chaos:
                     sent.state, sent.kind = call["state"], (call["error"] or {}).get("kind", "")
                 else:
                     time.sleep(0.05)
-            if sent.state == "succeeded":
+            while sent.state == "succeeded" and sent.value is None:
                 result = self._ask(0, "GET", f"/v1/calls/{sent.call_id}/result")
                 sent.value = (result or {}).get("value")
+                assert time.monotonic() < deadline, f"no value of {sent}\n{self.logs()}"
             self.figures.ends[f"{sent.state} {sent.kind}".strip()] += 1
             self.figures.runs += self.runs_of(sent)
         self.figures.slowest_end_s = time.monotonic() - calm
@@ -256,7 +321,10 @@ class Chaos:
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
     ) -> dict[str, Any] | None:
-        """The JSON answer; None where there was none, or a refusal that another try may change."""
+        """The JSON answer; None where there was none, or a refusal that another try may change.
+
+        That a session is over is an answer.
+        """
         given = {"Authorization": f"Bearer {SECRET}", "Content-Type": "application/json"}
         request = urllib.request.Request(
             f"http://127.0.0.1:{self._ports[place]}{path}",
@@ -268,6 +336,9 @@ class Chaos:
             with urllib.request.urlopen(request, timeout=5) as answer:
                 found: dict[str, Any] = json.loads(answer.read())
                 return found
+        except urllib.error.HTTPError as error:
+            with error:
+                return {"code": "session_expired"} if error.code == HTTPStatus.GONE else None
         except (OSError, ValueError, HTTPException):  # an answer may also end in the middle
             return None
 

@@ -20,8 +20,9 @@ from readie_wire.keys import Keys, new_session_id
 from readie_wire.lifecycle import State
 from readie_wire.outcome import ErrorKind, StartKind
 from readie_wire.records import SessionRecord
-from readie_worker.sandbox.api import Sandbox, SandboxSpec
+from readie_worker.sandbox.api import SandboxSpec
 from readie_worker.sandbox.fork import ForkRuntime
+from readie_worker.sandbox.fork_sandbox import ForkSandbox
 from readie_worker.sandbox.guarded import GuardedRuntime
 from readie_worker.service import Worker
 from support.calling import SURELY, Caller, Ended
@@ -92,7 +93,7 @@ async def test_calls_of_a_session_share_one_process(caller: Caller, worker: Work
     assert len({end.value[1] for end in ends}) == 1
     kinds = [end.receipt.start_kind for end in ends]
     assert kinds == [StartKind.COLD, StartKind.SESSION, StartKind.SESSION]
-    assert memory_held(worker) == 1 << 30
+    assert memory_held(worker) == 1 << 30  # whether a call runs or not
 
 
 async def test_two_sessions_share_nothing(caller: Caller, worker: Worker) -> None:
@@ -183,7 +184,7 @@ class Gated(ForkRuntime):
         super().__init__(*args, **options)
         self.reached, self.gate = asyncio.Event(), asyncio.Event()
 
-    async def cold(self, spec: SandboxSpec) -> Sandbox:
+    async def cold(self, spec: SandboxSpec) -> ForkSandbox:
         if not self.reached.is_set():
             self.reached.set()
             await self.gate.wait()

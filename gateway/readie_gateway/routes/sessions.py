@@ -20,6 +20,8 @@ from readie_wire.http import API_PREFIX
 from readie_wire.keys import check_id, new_session_id
 from readie_wire.records import SessionRecord
 
+SESSIONS_RETRY_AFTER_S = 10  # of thousands of open sessions some end within that, one by one
+
 
 def routes(services: Services) -> list[Route]:
     sessions = SessionRoutes(services)
@@ -41,13 +43,16 @@ class SessionRoutes:
         try:
             body = SessionBody.model_validate(parse_json(await read_json_bytes(request) or b"{}"))
         except ValidationError as error:
-            raise invalid_field(error) from error
+            raise invalid_field(error, SessionBody) from error
         options, given = sandbox_options(body.options)
         flavor = place_session(options, self.services.fleet.now)
         record = SessionRecord(new_session_id(), request.scope["token"], flavor, given)
         idle_s = self.services.limits.session_idle_s
         if not await self.services.store.open_session(record, idle_s):
-            raise TooManySessionsError("there are as many open sessions as there may be; end some")
+            raise TooManySessionsError(
+                "there are as many open sessions as there may be; end some",
+                headers={"Retry-After": str(SESSIONS_RETRY_AFTER_S)},
+            )
         headers = {"Location": session_location(record.session_id)}
         return json_response(session_document(record), 201, headers)
 
