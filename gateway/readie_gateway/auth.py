@@ -88,7 +88,9 @@ class BearerAuth:
             raise UnauthenticatedError("the Authorization header must be 'Bearer <token>'")
         token_id = self._tokens.identify(secret.strip())
         if token_id is None:
-            raise UnauthenticatedError("the token is not one of this gateway's")
+            raise UnauthenticatedError(
+                "the token is not one of this gateway's; `readie up` tells which file has it"
+            )
         return token_id
 
 

@@ -165,7 +165,7 @@ def _validated(value: Mapping[str, Any]) -> CallBody:
     try:
         return CallBody.model_validate(value)
     except ValidationError as error:
-        raise invalid_field(error) from error
+        raise invalid_field(error, CallBody) from error
 
 
 def imports_of_source(source: str) -> tuple[str, ...]:

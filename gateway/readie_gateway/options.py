@@ -1,7 +1,7 @@
 """The options of a call: their names, types, defaults and limits, and what is refused in words."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -22,6 +22,7 @@ from readie_wire.keys import check_id
 
 MIB = 1 << 20
 DEFAULT_TIMEOUT_S = 3_600.0
+MAX_FINDINGS = 16  # told of one body: a body can have thousands of fields that are not known
 MAX_TIMEOUT_S = 7 * 86_400.0  # a call longer than a week outlives every deploy of its fleet
 DEFAULT_QUEUE_TIMEOUT_S = 30.0  # long enough for a lone worker to restart
 DEFAULT_MEMORY = 1 << 30
@@ -189,17 +190,20 @@ def parse_options(given: Mapping[str, Any]) -> CallOptions:
     try:
         return CallOptions.model_validate(given)
     except ValidationError as error:
-        raise invalid_field(error, "options") from error
+        raise invalid_field(error, CallOptions, "options") from error
 
 
-def invalid_field(error: ValidationError, where: str = "") -> InvalidRequestError:
+def invalid_field(
+    error: ValidationError, model: type[BaseModel], where: str = ""
+) -> InvalidRequestError:
     """The refusal for what pydantic found: every finding in the detail, the first one as ``field``."""
-    findings = [_finding(details, where) for details in error.errors(include_url=False)]
+    found = error.errors(include_url=False)[:MAX_FINDINGS]
+    findings = [_finding(details, model, where) for details in found]
     detail = "; ".join(f"{field or 'the body'} {problem}" for field, problem in findings)
     return InvalidRequestError(detail, field=findings[0][0] or None)
 
 
-def _finding(details: Mapping[str, Any], where: str) -> tuple[str, str]:
+def _finding(details: Mapping[str, Any], model: type[BaseModel], where: str) -> tuple[str, str]:
     place = [part for part in details["loc"] if part != "[key]"]
     message = str(details["msg"]).removeprefix("Value error, ")
     if details["type"] == "value_error":
@@ -207,16 +211,23 @@ def _finding(details: Mapping[str, Any], where: str) -> tuple[str, str]:
             name, _, message = message.partition(": ")
             place = [name]
     elif details["type"] == "extra_forbidden":
-        message = "is not known"
+        message = f"is not known; {_nearest(str(place[-1])[:64], tuple(model.model_fields))}"
+    elif details["type"] == "string_pattern_mismatch" and len(place) == 1:
+        message = f"is not valid; it is: {model.model_fields[str(place[0])].description}"
     else:
         message = f"is not valid: {message[:1].lower()}{message[1:]}"
     return ".".join(str(part) for part in (*([where] if where else []), *place)), message
 
 
+def _nearest(name: str, known: Sequence[str]) -> str:
+    nearest = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {nearest[0]!r}?" if nearest else f"choose from {', '.join(known)}"
+
+
 def _unknown_option(name: str) -> InvalidRequestError:
     shown = name[:64]
-    nearest = difflib.get_close_matches(shown, OPTION_NAMES, n=1)
-    hint = f"did you mean {nearest[0]!r}?" if nearest else f"choose from {', '.join(OPTION_NAMES)}"
     return InvalidRequestError(
-        f"there is no option {shown!r}; {hint}", field=f"options.{shown}", limit=OPTION_NAMES
+        f"there is no option {shown!r}; {_nearest(shown, OPTION_NAMES)}",
+        field=f"options.{shown}",
+        limit=OPTION_NAMES,
     )

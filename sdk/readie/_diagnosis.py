@@ -12,6 +12,7 @@ from types import FunctionType, MethodType
 
 MAX_DEPTH = 30
 MAX_PARTS = 2_000  # of one object, such as the elements of a list
+SHOWN_DEPTH = 3  # of a path that leads deeper than that: the rest of it tells nothing
 SEARCH_S = 5.0  # an answer without the last step beats one that comes late
 
 # By the name of the culprit's type, or of a base of it.
@@ -32,6 +33,9 @@ _HINTS = {
     "frame": "do not keep frames or tracebacks in what the function uses",
     "traceback": "do not keep frames or tracebacks in what the function uses",
 }
+_TOO_DEEP = (
+    "Hint: it is nested deeper than pickle can follow; pass it flat, as a list of its parts."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,8 @@ def find_culprit(roots: Mapping[str, object], travels: Callable[[object], bool])
             labels, value = step
             path += labels
             seen.add(id(value))
+        if len(path) >= MAX_DEPTH:
+            return Culprit((*path[:SHOWN_DEPTH], "…"), _type_name(type(value)), _TOO_DEEP)
         return Culprit(tuple(path), _type_name(type(value)), _hint(value))
     return None
 

@@ -160,9 +160,9 @@ class RemoteExecutionError(ExecutionError):
 
 
 class RemoteExitError(ExecutionError):
-    """The function called ``sys.exit(code)``. ``code`` is an int, a text or None."""
+    """The function called ``sys.exit``. ``code`` is what the process would exit with: 1 for a text."""
 
-    code: int | str | None = None
+    code: int | None = None
 
 
 class OutOfMemoryError(ExecutionError):

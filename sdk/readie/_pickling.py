@@ -11,6 +11,7 @@ import io
 import pickle
 import threading
 import types
+import typing
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,7 +31,6 @@ from readie_wire.extracting import How, Sighting
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_UNPICKLABLE = (TypeError, pickle.PickleError, AttributeError, ValueError, RecursionError)
 _SENTINELS: dict[type, str] = {
     type(getattr(dataclasses, name)): name
     for name in ("MISSING", "KW_ONLY", "_HAS_DEFAULT_FACTORY")
@@ -71,7 +71,9 @@ def pack(
         if shipment.sources:
             # First in the pickle, so that it is carried out before anything needs the modules.
             data = _dump({"modules": _Install(shipment.sources), **call}, seen, by_value)
-    except _UNPICKLABLE as error:
+    except (SerializationError, MemoryError):
+        raise
+    except Exception as error:  # reducers are the caller's code and raise anything
         raise _explained(function, args, kwargs, error, by_value) from error
     found = shipment.imports | seen.imports
     imports = tuple(sorted(found))
@@ -106,6 +108,12 @@ def _reduce_code(code: types.CodeType) -> tuple[Any, ...]:
 def _reduce_sentinel(sentinel: object) -> str:
     """By name: `dataclasses` compares with ``is``."""
     return _SENTINELS[type(sentinel)]
+
+
+def _has_own_slots(kind: type) -> bool:
+    """`typing.NamedTuple` gives a class the slots it has, and lets nobody else do so."""
+    made = typing.NamedTuple in getattr(kind, "__orig_bases__", ())
+    return "__slots__" in vars(kind) and not made
 
 
 def _with_slots(kind: type, reduced: Any) -> Any:
@@ -147,7 +155,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # untyped base
             reduced = _reduce_cached(obj, self._by_value)
         else:
             reduced = super().reducer_override(obj)
-            if isinstance(obj, type) and "__slots__" in vars(obj):
+            if isinstance(obj, type) and _has_own_slots(obj):
                 reduced = _with_slots(obj, reduced)
         if reduced is NotImplemented:
             self._note(obj)
@@ -230,7 +238,7 @@ def _explained(
     def travels(value: object) -> bool:
         try:
             _dump(value, Findings(), by_value)
-        except _UNPICKLABLE:
+        except Exception:  # noqa: BLE001 - as above
             return False
         return True
 
@@ -248,7 +256,7 @@ def largest_parts(
     def size(value: object) -> int | None:
         try:
             return len(_dump(value, Findings(), by_value))
-        except _UNPICKLABLE:
+        except Exception:  # noqa: BLE001 - as above
             return None
 
     return size_tree(_roots(function, args, kwargs), size)

@@ -26,6 +26,7 @@ from readie._errors import (
     SessionExpiredError,
     WorkerLostError,
 )
+from readie._locality import Origin, locate
 from readie._pickling import unpack
 from readie._service import Ended
 from readie_wire.outcome import Encoding, ErrorInfo, ErrorKind
@@ -41,6 +42,7 @@ _EXECUTION: Mapping[ErrorKind, type[ExecutionError]] = {
     ErrorKind.RESULT_TOO_LARGE: ResultTooLargeError,
     ErrorKind.PACKAGE_INSTALL: PackageInstallError,
 }
+_OF_REMOTE_FUNCTIONS = frozenset({"aio", "aspawn", "bind", "explain", "local", "spawn"})
 _REFUSALS: Mapping[ErrorKind, Callable[[str], ReadieError]] = {
     ErrorKind.TIMEOUT: RemoteTimeoutError,
     ErrorKind.CANCELLED: ExecutionCancelledError,
@@ -82,7 +84,7 @@ def _loaded(ended: Ended, logs: Sequence[LogLine]) -> Any:
 def _raise_remote(error: ErrorInfo, ended: Ended, logs: Sequence[LogLine]) -> NoReturn:
     """The function's own exception, if it came through; its cause shows the remote traceback."""
     remote = _with_call(RemoteExecutionError(error), ended, logs)
-    if hint := _missing_module_hint(error):
+    if hint := _missing_module_hint(error) or _plain_function_hint(error):
         remote.add_note(hint)
     if not ended.body:
         raise remote
@@ -99,6 +101,8 @@ def _raise_remote(error: ErrorInfo, ended: Ended, logs: Sequence[LogLine]) -> No
 def _error_for(error: ErrorInfo) -> ReadieError:
     details = error.details
     message = error.message or error.type
+    if error.kind is ErrorKind.EXIT:
+        message = f"the function called sys.exit({error.message})"
     if (refusal := _REFUSALS.get(error.kind)) is not None:
         refused = refusal(message)
         if isinstance(refused, InvalidRequestError):
@@ -130,6 +134,18 @@ def _missing_module_hint(error: ErrorInfo) -> str:
     if error.type.rpartition(".")[2] != "ModuleNotFoundError" or prefix:
         return ""
     module = name.strip("'\"").partition("'")[0]
+    if locate(module).origin is Origin.LOCAL:
+        return (
+            f"Hint: {module} is a module of yours that nothing in the function names, so it did not "
+            f"travel with the call: write `import {module}` in the function."
+        )
     distribution = likely_distribution(module)
     of = f"{distribution}, which holds {module}," if distribution else module
     return f"Hint: the worker has no {module}: {of} must be installed on the workers."
+
+
+def _plain_function_hint(error: ErrorInfo) -> str:
+    _, found, name = error.message.partition("'function' object has no attribute ")
+    if error.type != "AttributeError" or not found or name.strip("'") not in _OF_REMOTE_FUNCTIONS:
+        return ""
+    return "Hint: inside a sandbox a remote function is the plain function; call it as that."

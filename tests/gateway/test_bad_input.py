@@ -56,7 +56,7 @@ async def send(gateway: Gateway, body: bytes, length: int | None = None) -> Answ
         (None, "no token"),
         ("Basic abc", "Bearer"),
         ("Bearer ", "Bearer"),
-        ("Bearer a-token-of-somebody-else", "not one of"),
+        ("Bearer a-token-of-somebody-else", "which file has it"),
     ],
 )
 async def test_a_call_without_a_good_token_is_refused(
@@ -86,24 +86,28 @@ async def test_a_body_that_is_not_json_is_refused(gateway: Gateway, body: bytes,
 
 
 @pytest.mark.parametrize(
-    ("value", "field"),
+    ("value", "field", "says"),
     [
-        ({}, "function"),
-        ({"source": "x", "function": "m:f"}, "source"),
-        ({"function": "m:f", "entrypoint": "f"}, "entrypoint"),
-        ({"function": "no colon"}, "function"),
-        ({"source": 1}, "source"),
-        ({"source": "x", "args": {}}, "args"),
-        ({"source": "x", "kwargs": []}, "kwargs"),
-        ({"source": "x", "entrypoint": "not an identifier"}, "entrypoint"),
-        ({"source": "x", "arguments": []}, "arguments"),
-        ({"source": "x", "options": []}, "options"),
+        ({}, "function", '"source"'),
+        ({"source": "x", "function": "m:f"}, "source", '"function"'),
+        ({"function": "m:f", "entrypoint": "f"}, "entrypoint", '"source"'),
+        ({"function": "no colon"}, "function", '"package.module:name"'),
+        ({"source": 1}, "source", "string"),
+        ({"source": "x", "args": {}}, "args", "list"),
+        ({"source": "x", "kwargs": []}, "kwargs", "dictionary"),
+        ({"source": "x", "entrypoint": "not an identifier"}, "entrypoint", "to call"),
+        ({"source": "x", "entrypont": "f"}, "entrypont", "did you mean 'entrypoint'?"),
+        ({"source": "x", "values": []}, "values", "choose from source, entrypoint, function"),
+        ({"source": "x", "options": []}, "options", "dictionary"),
+        ({"source": "x"} | {f"x{n}": 1 for n in range(10_000)}, "x0", "is not known"),
     ],
 )
-async def test_a_json_call_of_the_wrong_shape_names_the_field(
-    gateway: Gateway, value: object, field: str
+async def test_a_json_call_of_the_wrong_shape_names_the_field_and_what_would_do(
+    gateway: Gateway, value: object, field: str, says: str
 ) -> None:
-    problem(await gateway.invoke(value), 422, "invalid_request", field)
+    detail = problem(await gateway.invoke(value), 422, "invalid_request", field)["detail"]
+    assert says in detail
+    assert len(detail) < 4_000
 
 
 async def test_a_misspelt_option_is_refused_by_name_with_the_right_one(gateway: Gateway) -> None:

@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
 import cloudpickle
 import pytest
@@ -67,6 +67,14 @@ class Colour(enum.Enum):
     RED = 1
 
 
+class Named(NamedTuple):
+    x: int
+    tag: str = "none"
+
+    def doubled(self) -> int:
+        return 2 * self.x
+
+
 @pytest.mark.parametrize("value", [Point(1), Slotted(x=1)])
 def test_dataclasses_stay_what_they_are_on_both_sides(value: Any) -> None:
     def function(point: Any) -> Any:
@@ -86,6 +94,16 @@ def test_dataclasses_stay_what_they_are_on_both_sides(value: Any) -> None:
     assert replaced == dataclasses.replace(value, x=2)
     assert has_dict == hasattr(value, "__dict__")
     assert type(value).__init__ is init, "the class that is here was written over"
+
+
+def test_named_tuples_stay_what_they_are_on_both_sides() -> None:
+    fields, changed, made = elsewhere(
+        lambda given: (given._fields, given._replace(x=5), Named(7).doubled()), Named(1)
+    )
+    assert fields == Named._fields
+    assert type(changed) is Named
+    assert changed == Named(5)
+    assert made == 14
 
 
 def test_a_dataclass_can_be_extended_on_the_other_side() -> None:
@@ -274,6 +292,25 @@ def test_endless_recursion_in_an_argument_is_an_error_with_words() -> None:
 
     with pytest.raises(SerializationError, match="argument 1"):
         packed(print, Endless())
+
+
+def test_what_is_nested_too_deeply_is_refused_with_a_short_path() -> None:
+    chain: list[Any] = []
+    for _ in range(100_000):
+        chain = [chain]
+    with pytest.raises(SerializationError, match=r"argument 1 → \[0\] → \[0\] → … .*nested"):
+        packed(print, chain)
+
+
+@pytest.mark.parametrize("problem", [KeyError("own"), OSError("own"), SystemError("own")])
+def test_whatever_a_reducer_raises_is_told_with_the_path_to_it(problem: Exception) -> None:
+    class Unwilling:
+        def __reduce__(self) -> NoReturn:
+            raise problem
+
+    with pytest.raises(SerializationError, match=r"argument 1 → \['key'\] .*Unwilling") as caught:
+        packed(print, {"key": Unwilling()})
+    assert caught.value.__cause__ is problem
 
 
 def test_the_largest_parts_of_a_call_are_shown() -> None:

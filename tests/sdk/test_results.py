@@ -5,6 +5,7 @@ import json
 import pickle
 import traceback
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -174,6 +175,25 @@ def test_a_missing_module_is_told_with_what_to_install() -> None:
             failed(ErrorKind.EXCEPTION, body, kind_name="ModuleNotFoundError", message=message)
         )
         assert "opencv-python" in printed(error)
+
+
+def test_a_missing_module_of_the_callers_own_is_told_with_how_it_travels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_plugin.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    message = "No module named 'own_plugin'"
+    error = raised(failed(ErrorKind.EXCEPTION, kind_name="ModuleNotFoundError", message=message))
+    assert "write `import own_plugin` in the function" in printed(error)
+
+
+def test_what_only_a_remote_function_has_is_told_to_be_missing_in_a_sandbox() -> None:
+    message = "'function' object has no attribute 'spawn'"
+    error = raised(failed(ErrorKind.EXCEPTION, kind_name="AttributeError", message=message))
+    assert "inside a sandbox a remote function is the plain function" in printed(error)
+    message = "'function' object has no attribute 'other'"
+    error = raised(failed(ErrorKind.EXCEPTION, kind_name="AttributeError", message=message))
+    assert "Hint" not in printed(error)
 
 
 def test_a_result_that_cannot_be_loaded_here_is_an_error_with_words() -> None:

@@ -30,7 +30,7 @@ class Explain:
         try:
             body = ExplainBody.model_validate(parse_json(await read_json_bytes(request)))
         except ValidationError as error:
-            raise invalid_field(error) from error
+            raise invalid_field(error, ExplainBody) from error
         found = extraction_of_source(body.source or "")
         imports = tuple(dict.fromkeys((*body.imports, *found.needs)))[:MAX_IMPORTS]
         header = CallHeader(
