@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from readie_worker.sandbox.gvisor.folder import PREFIX, RuntimeFolder
 from readie_worker.sandbox.owned_folders import LOCK, OwnedFolder
-
-PREFIX = "mine-"
 
 
 @contextmanager
@@ -27,11 +26,17 @@ def about_to_be_removed(parent: Path) -> Iterator[None]:
         yield
 
 
+def own_folder(parent: Path) -> OwnedFolder:
+    return OwnedFolder(parent, PREFIX)
+
+
+@pytest.mark.parametrize("make", [own_folder, RuntimeFolder])
 @pytest.mark.parametrize("happening", [removed_by_another_owner, about_to_be_removed])
 def test_a_folder_that_is_taken_for_an_orphan_while_it_is_made_is_made_again(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     happening: Callable[[Path], AbstractContextManager[None]],
+    make: Callable[[Path], OwnedFolder | RuntimeFolder],
 ) -> None:
     lock = fcntl.flock
 
@@ -41,7 +46,7 @@ def test_a_folder_that_is_taken_for_an_orphan_while_it_is_made_is_made_again(
             lock(descriptor, how)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    folder = OwnedFolder(tmp_path, PREFIX)
+    folder = make(tmp_path)
 
     with (folder.path / LOCK).open() as other, pytest.raises(BlockingIOError):
         lock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)

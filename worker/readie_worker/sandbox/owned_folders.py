@@ -5,6 +5,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 LOCK = "lock"  # held by the living owner
@@ -17,7 +18,9 @@ class OwnedFolder:
 
     def __init__(self, parent: Path, prefix: str, mode: int = 0o700) -> None:
         self._lock: int | None
-        self.path, self._lock = _make(parent, prefix)
+        self.path, self._lock = make_locked(
+            lambda: Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        )
         self.path.chmod(mode)
         _remove_orphans(parent, prefix)
 
@@ -29,10 +32,10 @@ class OwnedFolder:
             self._lock = None
 
 
-def _make(parent: Path, prefix: str) -> tuple[Path, int]:
-    """A new folder, and the descriptor that holds its lock. Raises `OSError`."""
+def make_locked(make: Callable[[], Path]) -> tuple[Path, int]:
+    """A folder that ``make`` has made, and the descriptor that holds its lock. Raises `OSError`."""
     for _ in range(_TRIES):
-        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        folder = make()
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -42,7 +45,7 @@ def _make(parent: Path, prefix: str) -> tuple[Path, int]:
         except BlockingIOError:
             pass  # somebody is just removing it
         os.close(lock)
-    raise OSError(errno.EBUSY, "other owners come and go here", parent)
+    raise OSError(errno.EBUSY, "other owners come and go here", folder)
 
 
 def _remove_orphans(parent: Path, prefix: str) -> None:

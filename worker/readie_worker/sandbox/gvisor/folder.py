@@ -10,10 +10,10 @@ from pathlib import Path
 
 from readie_worker.sandbox.errors import RuntimeUnavailableError
 from readie_worker.sandbox.gvisor.mounts import unmount_below
+from readie_worker.sandbox.owned_folders import LOCK, make_locked
 
 PREFIX = "gvisor-"
 OWNER_BYTES = 3  # 6 letters: interface names, which hold them, have at most 15
-LOCK = "lock"
 
 
 class RuntimeFolder:
@@ -23,16 +23,13 @@ class RuntimeFolder:
     """
 
     def __init__(self, parent: Path) -> None:
-        self.owner = secrets.token_hex(OWNER_BYTES)
-        self.path = parent / f"{PREFIX}{self.owner}"
         try:
-            self.path.mkdir(mode=0o700, parents=True)
-            self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.path, self._lock = make_locked(lambda: _made(parent))
         except OSError as error:
             raise RuntimeUnavailableError(
                 f"the gvisor runtime cannot use the folder {parent}: {error}; name another one"
             ) from error
+        self.owner = self.path.name.removeprefix(PREFIX)
 
     @property
     def state(self) -> Path:
@@ -60,6 +57,12 @@ class RuntimeFolder:
     def remove(self) -> None:
         remove_with_mounts(self.path)
         os.close(self._lock)
+
+
+def _made(parent: Path) -> Path:
+    folder = parent / f"{PREFIX}{secrets.token_hex(OWNER_BYTES)}"
+    folder.mkdir(mode=0o700, parents=True)
+    return folder
 
 
 def remove_with_mounts(folder: Path) -> None:
