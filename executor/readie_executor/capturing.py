@@ -1,7 +1,6 @@
 """Prepares a process to be saved whole, waits in it, and goes on in every process restored from it."""
 
 import json
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -78,8 +77,7 @@ def _mapped_files() -> list[str]:
 
 
 def _announce(word: str, content: object) -> None:
-    sys.stdout.write(f"{word} {json.dumps(content, separators=(',', ':'))}\n")
-    sys.stdout.flush()
+    output.write_line(f"{word} {json.dumps(content, separators=(',', ':'))}")
 
 
 def _wait_for_ticket(path: str) -> Ticket:

@@ -1,5 +1,6 @@
 """Makes a clone of a checkpoint look, to the code in it, like a process of its own."""
 
+import _locale
 import contextlib
 import gc
 import logging
@@ -30,6 +31,7 @@ class Baseline:
     recursion_limit: int
     gc_threshold: tuple[int, ...]
     root_log_level: int
+    locale: str
 
     @classmethod
     def take(cls) -> Self:
@@ -38,6 +40,7 @@ class Baseline:
             recursion_limit=sys.getrecursionlimit(),
             gc_threshold=gc.get_threshold(),
             root_log_level=logging.root.level,
+            locale=_locale.setlocale(_locale.LC_ALL, None),
         )
 
 
@@ -73,7 +76,8 @@ def _reset_signals() -> None:
         if signal.getsignal(number) is not fresh:
             with contextlib.suppress(OSError, ValueError):  # the C library keeps a few to itself
                 signal.signal(number, fresh)
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
+        signal.setitimer(timer, 0)
 
 
 def _reset_interpreter(baseline: Baseline) -> None:
@@ -81,9 +85,14 @@ def _reset_interpreter(baseline: Baseline) -> None:
     sys.unraisablehook = sys.__unraisablehook__
     sys.displayhook = sys.__displayhook__
     threading.excepthook = threading.__excepthook__
+    for each in (sys, threading):
+        each.setprofile(None)
+        each.settrace(None)
     sys.setrecursionlimit(baseline.recursion_limit)
     gc.set_threshold(*baseline.gc_threshold)
     gc.enable()
+    if _locale.setlocale(_locale.LC_ALL, None) != baseline.locale:
+        _locale.setlocale(_locale.LC_ALL, baseline.locale)  # how text files are read depends on it
     if socket := sys.modules.get("socket"):
         socket.setdefaulttimeout(None)
 

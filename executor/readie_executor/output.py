@@ -17,13 +17,36 @@ def attach(stdout: int, stderr: int) -> None:
 
 def configure() -> None:
     """Streams that take any text, whatever the locale, and hold no complete line back."""
-    sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__
+    for name, descriptor, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
+        stream = getattr(sys, f"__{name}__")
+        if not _is_usable(stream):  # an import may close it, or take its buffer away
+            stream = open(descriptor, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
+            setattr(sys, f"__{name}__", stream)
+        setattr(sys, name, stream)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(
                 encoding="utf-8", errors="backslashreplace", line_buffering=True, write_through=True
             )
     sys.breakpointhook = _no_debugger
+
+
+def _is_usable(stream: Any) -> bool:
+    try:
+        return stream is not None and not stream.closed
+    except ValueError:  # "underlying buffer has been detached"
+        return False
+
+
+def write_line(text: str) -> None:
+    """On standard output, past whatever an import has put in the place of `sys.stdout`.
+
+    It begins a new line, as something may have been printed without an end.
+    """
+    flush()
+    data = f"\n{text}\n".encode()
+    while data:
+        data = data[os.write(1, data) :]
 
 
 def flush() -> None:

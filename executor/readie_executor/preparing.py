@@ -6,12 +6,12 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from readie_executor.gating import Holdings
+from readie_executor.gating import Doings, Holdings
 from readie_executor.generators import Generators
 from readie_executor.hygiene import Baseline
 from readie_executor.recording import EnvironmentReads, read_by_libraries
@@ -25,6 +25,8 @@ _THREAD_LIMITS = (
     "NUMEXPR_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
 )
+# In names of variables that hold what nobody else should read.
+_SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL")
 # Two passes free cycles that the first pass's finalizers made.
 _COLLECTIONS = 2
 
@@ -57,17 +59,17 @@ def prepare(names: Sequence[str]) -> Prepared:
     importlib.import_module("cloudpickle")  # most calls need it; it belongs to every checkpoint
     holdings = Holdings.take()
     with _one_native_thread():
-        imports = [_import_one(name) for name in names]
+        imported = [_import_one(name) for name in names]
     _run_hooks()
-    _check(holdings, imports)
-    warnings = _worth_a_warning()
+    _check(holdings, imported)
+    warnings = [*_of_packages(imported), *_of_libraries()]
     generators = Generators()
     for _ in range(_COLLECTIONS):
         gc.collect()
     gc.freeze()
-    environment = read_by_libraries().union(*(one["environment"] for one in imports))
+    environment = read_by_libraries().union(*(one.reads for one in imported))
     report = {
-        "imports": imports,
+        "imports": [one.to_json() for one in imported],
         "environment": sorted(environment),
         "seconds": round(time.perf_counter() - begun, 6),
         "modules": len(sys.modules),
@@ -87,8 +89,27 @@ def _one_native_thread() -> Iterator[None]:
             os.environ.pop(name, None)
 
 
-def _import_one(name: str) -> dict[str, Any]:
-    before = Holdings.take()
+@dataclass(frozen=True, slots=True)
+class _Imported:
+    """What the import of one package took, read, wrote into the environment, and left behind."""
+
+    name: str
+    seconds: float
+    reads: frozenset[str]
+    secrets: frozenset[str]
+    done: Doings
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "seconds": round(self.seconds, 6),
+            "environment": sorted(self.reads),
+            "problem": self.done.problem,
+        }
+
+
+def _import_one(name: str) -> _Imported:
+    before, variables = Holdings.take(), frozenset(os.environ)
     begun = time.perf_counter()
     try:
         with EnvironmentReads() as reads:
@@ -99,12 +120,14 @@ def _import_one(name: str) -> dict[str, Any]:
             f"import of {name} failed: {type(error).__name__}: {error}", name, trace
         ) from error
     seconds = time.perf_counter() - begun
-    return {
-        "name": name,
-        "seconds": round(seconds, 6),
-        "environment": sorted(reads.names),
-        "problem": Holdings.take().problem_since(before),
-    }
+    added = frozenset(os.environ) - variables
+    return _Imported(
+        name,
+        seconds,
+        reads=frozenset(reads.names),
+        secrets=frozenset(one for one in added if any(word in one.upper() for word in _SECRET)),
+        done=Holdings.take().since(before),
+    )
 
 
 def _run_hooks() -> None:
@@ -115,19 +138,35 @@ def _run_hooks() -> None:
         raise RefusedError(f"a before_checkpoint hook failed: {error!r}", trace=trace) from error
 
 
-def _check(before: Holdings, imports: Sequence[Mapping[str, Any]]) -> None:
-    """The safety gate, after the hooks have closed what they could."""
-    problem = Holdings.take().problem_since(before)
-    if problem is None:
+def _check(before: Holdings, imported: Sequence[_Imported]) -> None:
+    """The safety gate, after the hooks have closed what they could; names every package at fault."""
+    now = Holdings.take().since(before)
+    if now.problem is None:
         return
-    for one in imports:
-        if one["problem"] is not None:
-            raise RefusedError(f"{one['name']} {one['problem']}", one["name"])
-    raise RefusedError(f"the before_checkpoint hooks {problem}")
+    faults = {one.name: one.done.still(now).problem for one in imported}
+    if named := [f"{name} {problem}" for name, problem in faults.items() if problem is not None]:
+        raise RefusedError("; ".join(named), next(name for name in faults if faults[name]))
+    raise RefusedError(f"the before_checkpoint hooks {now.problem}")
 
 
-def _worth_a_warning() -> list[str]:
-    """What does not forbid a checkpoint but deserves a sentence in its report."""
+def _of_packages(imported: Sequence[_Imported]) -> list[str]:
+    """What packages did that forbids no checkpoint but deserves a sentence in its report."""
+    found = [
+        f"{one.name} {one.done.problem}, until a before_checkpoint hook ended that"
+        for one in imported
+        if one.done.problem is not None
+    ]
+    found += [
+        f"{one.name} set {', '.join(sorted(one.secrets))}: no call sees it, but whoever can read the "
+        "checkpoint may find it there"
+        for one in imported
+        if one.secrets
+    ]
+    return found
+
+
+def _of_libraries() -> list[str]:
+    """The same of libraries that are known to keep something."""
     found = []
     cuda = sys.modules.get("torch.cuda")
     if getattr(cuda, "_cached_device_count", None) is not None:

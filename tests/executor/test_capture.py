@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from support.executor_driver import DEADLINE_S, ExecutorDriver, driven
+from support.interpreters import interpreter_with
 from support.processes import tied
 
 Capture = Callable[..., Awaitable[asyncio.subprocess.Process]]
@@ -24,9 +25,11 @@ async def capture(short_path: Path) -> AsyncIterator[Capture]:
     """Starts an executor in mode ``capture``; its run directory is the test's short path."""
     processes = []
 
-    async def start(imports: str, **extra: str) -> asyncio.subprocess.Process:
+    async def start(
+        imports: str, python: Path = Path(sys.executable), **extra: str
+    ) -> asyncio.subprocess.Process:
         process = await asyncio.create_subprocess_exec(
-            *tied(sys.executable, "-I", "-m", "readie_executor"),
+            *tied(python, "-I", "-m", "readie_executor"),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -51,6 +54,7 @@ async def capture(short_path: Path) -> AsyncIterator[Capture]:
 async def line_of(process: asyncio.subprocess.Process) -> tuple[str, dict[str, Any]]:
     assert process.stdout is not None
     async with asyncio.timeout(DEADLINE_S):
+        assert await process.stdout.readline() == b"\n"
         line = await process.stdout.readline()
     word, _, content = line.decode().partition(" ")
     return word, json.loads(content)
@@ -130,6 +134,44 @@ async def test_what_must_not_be_saved_is_refused_by_name(capture: Capture) -> No
     assert "ModuleNotFoundError" in refusal["traceback"]
     async with asyncio.timeout(DEADLINE_S):
         assert await process.wait() == 3
+
+
+async def test_every_package_at_fault_is_named_and_no_other(
+    capture: Capture, short_path: Path
+) -> None:
+    modules = {
+        "tidy": "",
+        "opens": "import os\nPIPE = os.pipe()",
+        "starts": "import threading\n"
+        "threading.Thread(target=threading.Event().wait, daemon=True).start()",
+        "mends": "import os\nfrom readie_wire import hooks\nFILE = os.dup(2)\n"
+        "hooks.before_checkpoint(lambda: os.close(FILE))",
+    }
+    python = interpreter_with(short_path / "python", modules)
+    process = await capture(",".join(modules), python)
+    word, refusal = await line_of(process)
+    assert word == "READIE-CAPTURE-REFUSED"
+    reasons = refusal["reason"].split("; ")
+    assert [reason.split()[0] for reason in reasons] == ["opens", "starts"]
+    assert "left open" in reasons[0]
+    assert "left 1 thread(s) running" in reasons[1]
+
+
+async def test_the_report_tells_what_hooks_ended_and_which_secrets_were_set(
+    capture: Capture, short_path: Path
+) -> None:
+    modules = {
+        "mends": "import os\nfrom readie_wire import hooks\nFILE = os.dup(2)\n"
+        "hooks.before_checkpoint(lambda: os.close(FILE))",
+        "sets": "import os\nos.environ['SOME_API_KEY'] = 'x'\nos.environ['SOME_LEVEL'] = '1'",
+    }
+    python = interpreter_with(short_path / "python", modules)
+    word, report = await line_of(await capture(",".join(modules), python))
+    assert word == "READIE-CAPTURE-READY"
+    ended, kept = report["warnings"]
+    assert ended.startswith("mends left open: ")
+    assert ended.endswith("until a before_checkpoint hook ended that")
+    assert kept.startswith("sets set SOME_API_KEY: ")
 
 
 async def test_an_unknown_mode_is_named(capture: Capture) -> None:

@@ -16,7 +16,7 @@ CLONES = 8
 
 # A package that has drawn from every generator and changed every setting while it was imported.
 UNTIDY = """
-import logging, os, random, signal, ssl, sys, tempfile, threading, time, uuid, warnings
+import locale, logging, os, random, signal, ssl, sys, tempfile, threading, time, uuid, warnings
 import numpy as np
 
 OWN = random.Random(1)
@@ -44,6 +44,13 @@ logging.disable(logging.ERROR)
 sys.excepthook = lambda *_: None
 threading.excepthook = lambda *_: None
 HANDLER = logging.StreamHandler(sys.stdout)
+locale.setlocale(locale.LC_ALL, "C")
+signal.setitimer(signal.ITIMER_PROF, 1000)
+signal.setitimer(signal.ITIMER_VIRTUAL, 1000)
+threading.setprofile(lambda *_: None)
+sys.setprofile(lambda *_: None)
+sys.settrace(lambda *_: None)
+sys.stdin.close()
 """
 
 
@@ -82,6 +89,7 @@ def draw() -> dict[str, object]:
 
 
 def look() -> dict[str, object]:
+    import locale
     import logging
     import os
     import signal
@@ -107,6 +115,12 @@ def look() -> dict[str, object]:
         "excepthook": sys.excepthook is sys.__excepthook__,
         "thread excepthook": threading.excepthook is threading.__excepthook__,
         "threads": threading.active_count(),
+        "timers": [signal.getitimer(each) for each in (0, 1, 2)],
+        "profile": (sys.getprofile(), threading.getprofile()),
+        "trace": sys.gettrace(),
+        "locale": locale.setlocale(locale.LC_ALL),
+        "encoding": locale.getencoding(),
+        "stdin": sys.stdin.read(),
     }
 
 
@@ -145,6 +159,38 @@ async def test_a_handler_made_at_import_writes_to_the_clones_own_output(
         sys.modules["untidy"].HANDLER.emit(record)
 
     assert (await running.driver.call(write)).stdout == "through the old handler\n"
+
+
+# As packages do that want another encoding, or to listen.
+GREEDY = """
+import codecs, io, sys
+print("half a line", end="")
+sys.stderr = codecs.getwriter("latin-1")(sys.stderr.detach())
+sys.stdout = io.StringIO()
+"""
+
+
+async def test_output_that_an_import_took_is_the_calls_own_again(open_runtime: OpenBench) -> None:
+    bench = await open_runtime({"greedy": GREEDY})
+    running = await bench.start(await bench.checkpoint("greedy"))
+
+    def speak() -> None:
+        import sys
+
+        print("said")
+        print("žluť", file=sys.stderr)
+
+    reply = await running.driver.call(speak)
+    assert (reply.stdout, reply.stderr) == ("said\n", "žluť\n")
+
+
+async def test_a_checkpoint_without_its_standard_streams_is_refused(
+    open_runtime: OpenBench,
+) -> None:
+    """Its connection would take the place of the one that was closed."""
+    bench = await open_runtime({"closes": "import os\nos.close(0)"})
+    with pytest.raises(CheckpointRefusedError, match="closes closed or redirected standard input"):
+        await bench.checkpoint("closes")
 
 
 async def test_a_seed_that_the_call_sets_still_reproduces(open_runtime: OpenBench) -> None:
