@@ -41,7 +41,8 @@ ENTRYPOINT ["weed"]
 def import_base(engine: DockerEngine) -> None:
     """Make a small Debian from the mirror of this machine, and give it the name of the real base."""
     packages = f"--include={','.join(PACKAGES)}"
-    command = tied("mmdebstrap", "--quiet", "--variant=extract", *HOOKS, packages, SUITE, "-")
+    options = ("--quiet", "--variant=extract", "--aptopt=Acquire::Retries 5", *HOOKS, packages)
+    command = tied("mmdebstrap", *options, SUITE, "-")
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as made:
         try:
             engine.run("import", "-", BASE, deadline_s=BASE_DEADLINE_S, stdin=made.stdout)
