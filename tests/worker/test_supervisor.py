@@ -20,7 +20,8 @@ from support.redis_servers import RedisServer
 from support.stack import Stack, running_stack
 
 SURELY_S = 60.0
-NAP = "31415926"  # seconds: an argument that no other process of this machine has
+# Seconds: an argument that no other process of this machine has, of another run of the tests either.
+NAP = str(30_000_000 + os.getpid())
 
 # A function that ends by no means of its own, with a child in a session of its own.
 SLEEPER = f"""
