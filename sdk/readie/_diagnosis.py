@@ -33,6 +33,12 @@ _HINTS = {
     "frame": "do not keep frames or tracebacks in what the function uses",
     "traceback": "do not keep frames or tracebacks in what the function uses",
 }
+# What leads further into these is no concern of the caller's.
+_WHOLE = {
+    "readie.Call": "pass its result, call.get(), or its id for Client().call(id)",
+    "readie.Client": "make the client inside the function",
+    "readie.Session": "bind the function to the session: f.bind(session=…)",
+}
 _TOO_DEEP = (
     "Hint: it is nested deeper than pickle can follow; pass it flat, as a list of its parts."
 )
@@ -57,7 +63,7 @@ def find_culprit(roots: Mapping[str, object], travels: Callable[[object], bool])
         if travels(root):
             continue
         path, value, seen = [label], root, {id(root)}
-        while len(path) < MAX_DEPTH:
+        while len(path) < MAX_DEPTH and _type_name(type(value)) not in _WHOLE:
             step = _failing_part(value, travels, seen, deadline)
             if step is None:
                 break
@@ -188,6 +194,6 @@ def _type_name(kind: type) -> str:
 
 def _hint(value: object) -> str:
     for kind in type(value).__mro__:
-        if hint := _HINTS.get(_type_name(kind)):
+        if hint := _HINTS.get(_type_name(kind)) or _WHOLE.get(_type_name(kind)):
             return f"Hint: {hint}."
     return "Hint: create it inside the function, or pass what it is made from."

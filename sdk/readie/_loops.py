@@ -15,8 +15,9 @@ def refuse_in_coroutine(name: str, instead: str) -> None:
 
     The top level of a notebook cell is fine, although the kernel's own loop runs it.
     """
-    asyncio = sys.modules.get("asyncio")
-    if asyncio is None or asyncio._get_running_loop() is None:
+    # Another thread may be importing asyncio just now; then no loop runs in this one.
+    running_loop = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)
+    if running_loop is None or running_loop() is None:
         return
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:

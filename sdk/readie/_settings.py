@@ -53,8 +53,13 @@ def data_folder() -> Path:
 
 
 def read_token(file: Path) -> str:
-    """The first token of a token file, which has one a line: ``secret`` or ``id:secret``."""
-    return file.read_text().split()[0].rpartition(":")[2]
+    """The first token of a token file, which has one a line: ``secret`` or ``id:secret``.
+
+    ``#`` opens a comment. Raises `IndexError` for a file without a token.
+    """
+    lines = (line.strip() for line in file.read_text().splitlines())
+    tokens = [line for line in lines if line and not line.startswith("#")]
+    return tokens[0].rpartition(":")[2]
 
 
 def in_sandbox() -> bool:

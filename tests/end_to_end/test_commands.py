@@ -21,6 +21,9 @@ SOURCE = """
 
     def plain(text): return text.upper()
 
+    class Kit:
+        plain = staticmethod(plain)
+
     def fail(): return 1 / 0
 
     if __name__ == "__main__":
@@ -57,6 +60,8 @@ def test_run_takes_plain_functions_text_arguments_and_options(run: Readie, tmp_p
     target = f"{tmp_path}/script.py::plain"
     done = run("run", target, "--arg", "text=loud", "--option", "timeout=30")
     assert (done.status, done.out) == (0, "LOUD\n"), done.err
+    done = run("run", f"{tmp_path}/script.py::Kit.plain", "--arg", "text=nested")
+    assert (done.status, done.out) == (0, "NESTED\n"), done.err
 
 
 def test_run_shows_what_the_function_raised(run: Readie, tmp_path: Path) -> None:
@@ -76,7 +81,9 @@ def test_run_shows_what_the_function_raised(run: Readie, tmp_path: Path) -> None
         (["run", "{}/script.py::add", "--arg", "x"], "name=value"),
         (["run", "{}/script.py::add", "--option", "memroy=1"], "did you mean 'memory'"),
         (["run", "{}/script.py::add", "--option", "memory=lots"], "memory"),
+        (["run", "{}/script.py::add.missing"], "has no 'add.missing'"),
         (["up", "--runtime", "magic"], "magic"),
+        (["up", "--host", "192.0.2.1"], "--host"),  # of no machine: kept for documentation
     ],
 )
 def test_a_wrong_command_line_is_told_without_a_traceback(

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import readie
 from readie._diagnosis import size_tree
 from readie._errors import SerializationError
 from readie._imports import find_imports
@@ -278,6 +279,13 @@ def test_an_open_socket_is_refused_with_its_remedy() -> None:
         pytest.raises(SerializationError, match="connect inside the function"),
     ):
         packed(print, connection)
+
+
+def test_a_client_is_refused_as_what_it_is() -> None:
+    client = readie.Client("http://127.0.0.1:1")
+    remedy = r"closure → client : readie\.Client\. Hint: make the client inside the function"
+    with pytest.raises(SerializationError, match=remedy):
+        packed(lambda: client)
 
 
 def test_loggers_travel_by_name() -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +17,7 @@ import pytest
 import readie
 import readie.testing
 from readie import remote
+from readie._loops import refuse_in_coroutine
 
 untyped = cast(Any, remote)  # for uses that a type checker refuses as well
 
@@ -214,6 +216,14 @@ def test_a_blocking_call_in_a_coroutine_is_refused_and_names_the_way_out() -> No
     for coroutine in (wrong, wrong_further_down):
         with pytest.raises(readie.BlockingCallInEventLoopError, match=r"await double\.aio\(\)"):
             asyncio.run(coroutine())
+
+
+def test_a_blocking_call_works_while_another_thread_imports_asyncio(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as while_importing:
+        while_importing.setitem(sys.modules, "asyncio", types.ModuleType("asyncio"))
+        refuse_in_coroutine("f()", "await f.aio()")
 
 
 def test_a_blocking_call_in_a_notebook_cell_works() -> None:

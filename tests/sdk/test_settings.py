@@ -43,6 +43,12 @@ def test_a_token_of_the_environment_goes_to_the_service_that_was_found(
     assert resolve().auth_token == "other"
 
 
+def test_the_token_of_a_note_is_the_first_one_of_its_file(folder: Path) -> None:
+    leave_note(folder)
+    (folder / "token").write_text("# of the whole team\n\nteam:found-behind-a-name\nother\n")
+    assert resolve().auth_token == "found-behind-a-name"
+
+
 def test_without_any_service_the_error_says_how_to_get_one() -> None:
     with pytest.raises(readie.ConfigurationError, match="readie up"):
         resolve()

@@ -5,6 +5,7 @@ import json
 import sys
 import traceback
 from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +41,10 @@ def load_function(target: str, options: Sequence[str]) -> RemoteFunction[..., An
     if not path.is_file():
         raise click.UsageError(f"there is no file {file!r}")
     module = _import_script(path)
-    found = getattr(module, name, None)
-    if found is None:
-        raise click.UsageError(f"{file} has no {name!r}")
+    try:
+        found = attrgetter(name)(module)
+    except AttributeError:
+        raise click.UsageError(f"{file} has no {name!r}") from None
     given = _pairs(options, "--option")
     try:
         function = found if isinstance(found, RemoteFunction) else remote(found)

@@ -1,5 +1,6 @@
 """``readie up``: starts queue, gateway and workers, keeps them running, and stops them in order."""
 
+import errno
 import shutil
 import signal
 import socket
@@ -308,9 +309,11 @@ def _free_port(host: str, port: int) -> int:
             found: int = probe.getsockname()[1]
             return found
     except OSError as error:
+        elsewhere = "another port with --port N, or --port 0 for any free one"
+        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+            elsewhere = "an address of this machine with --host, such as 127.0.0.1"
         raise click.ClickException(
-            f"cannot listen on {host} port {port} ({error.strerror or error}); choose another port "
-            "with --port N, or --port 0 for any free one"
+            f"cannot listen on {host} port {port} ({error.strerror or error}); choose {elsewhere}"
         ) from error
 
 
