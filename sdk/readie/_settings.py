@@ -39,8 +39,8 @@ def resolve(url: str | None = None, auth_token: str | None = None) -> Address:
                 "no Readie service is known: start one with `readie up`, or set READIE_URL and "
                 "READIE_AUTH_TOKEN, or call readie.configure(url=…, auth_token=…)"
             )
-        return Address(_checked(found.url), auth_token or found.auth_token)
-    return Address(_checked(url), auth_token or "")
+        return Address(_checked(found.url), _checked_token(auth_token or found.auth_token))
+    return Address(_checked(url), _checked_token(auth_token))
 
 
 def data_folder() -> Path:
@@ -85,9 +85,23 @@ def _discover(file: Path) -> Address | None:
 
 
 def _checked(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except (AttributeError, TypeError, ValueError):  # no text, or a port that is none
+        good = False
+    if not good:
         raise ConfigurationError(
             f"{url!r} is not an address: it must look like http://127.0.0.1:8777"
         )
     return url.rstrip("/")
+
+
+def _checked_token(token: str | None) -> str:
+    """Without the line end that a file has. Other characters of that kind would break the header."""
+    token = str(token or "").strip()
+    if not (token.isascii() and token.isprintable()):
+        raise ConfigurationError(
+            "the token has characters that no token has; `readie up` tells which file has the token"
+        )
+    return token

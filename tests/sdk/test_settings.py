@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,10 +62,19 @@ def test_a_note_that_cannot_be_used_is_told_by_its_path(folder: Path) -> None:
             resolve()
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8777", "ftp://x", "http://", "x"])
-def test_an_address_that_is_none_is_refused(url: str) -> None:
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:8777", "ftp://x", "http://", "x", "http://x:99999", "http://x:abc", 5]
+)
+def test_an_address_that_is_none_is_refused(url: Any) -> None:
     with pytest.raises(readie.ConfigurationError, match="must look like http"):
         readie.Client(url)
+
+
+def test_a_token_is_taken_without_its_line_end_and_refused_with_others_in_it() -> None:
+    assert resolve("http://there:1", "given\r\n").auth_token == "given"
+    for token in ("two\nlines", "ž", "nul\0"):
+        with pytest.raises(readie.ConfigurationError, match="which file has the token"):
+            resolve("http://there:1", token)
 
 
 def test_the_token_is_not_shown() -> None:
