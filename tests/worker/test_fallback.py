@@ -188,6 +188,25 @@ async def test_a_ready_sandbox_gets_the_limits_of_its_call(
     assert [one.limits.memory for one in fake.sandboxes].count(64 << 20) == 1
 
 
+async def test_a_ready_sandbox_of_another_checkpoint_serves_where_that_is_sooner(
+    fake: FakeRuntime,
+    manifest: Manifest,
+    start_worker: StartWorker,
+    caller: Caller,
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "generation"
+    async with start_worker(GuardedRuntime(fake), artifacts=folder, spares=1) as worker:
+        await until(lambda: len(worker.describe().pool) == 2)
+        slow = Choice(manifest.generation, None, predicted_start_s=5.0)
+        ended = await caller.call(function, choice=slow)
+        assert ended.value == "ran"
+        assert ended.receipt.checkpoint in (EMPTY, "checkpoint_1")
+        assert ended.receipt.fallback_reason == (
+            f"a cold start: a sandbox of {ended.receipt.checkpoint} was ready"
+        )
+
+
 @pytest.mark.parametrize("fault", [Fault.DIES_AFTER_STARTED, Fault.TRUNCATES_ITS_RESULT])
 async def test_a_sandbox_that_dies_after_the_start_ends_the_call_and_it_is_not_run_again(
     worker: Worker, caller: Caller, manifest: Manifest, fake: FakeRuntime, fault: Fault

@@ -89,6 +89,11 @@ async def test_a_sandbox_restored_ahead_answers_and_one_that_dies_is_told(
         assert ended.value == 42
         assert ended.receipt.start_kind is StartKind.POOL
         await until(lambda: worker.describe().pool)
+        cold = Choice(captured.manifest.generation, None, predicted_start_s=5.0)
+        ended = await caller.call(lambda: 43, choice=cold)
+        assert ended.value == 43
+        assert ended.receipt.start_kind is StartKind.POOL
+        await until(lambda: worker.describe().pool)
         ended = await caller.call(lambda: os._exit(9), choice=captured.choice)
         assert ended.error.kind is ErrorKind.SANDBOX_DIED
         assert ended.error.details["exit_code"] == 9

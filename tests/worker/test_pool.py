@@ -11,7 +11,7 @@ import pytest
 from readie_worker.background import Background
 from readie_worker.generations import Machine
 from readie_worker.holdings import Holdings
-from readie_worker.pool import Pool
+from readie_worker.pool import IDLE_MEMORY, Pool
 from readie_worker.sandbox.fake import FakeRuntime
 from readie_worker.starting import Starter
 from support.calling import SURELY
@@ -139,6 +139,26 @@ async def test_demand_moves_the_sandboxes_to_where_they_are_wanted(make_rig: Mak
     rig.pool.refill()
     await rig.settle()
     assert rig.counts == {"checkpoint_2": 2}
+
+
+async def test_standing_in_for_another_is_no_demand(make_rig: MakeRig) -> None:
+    rig = await make_rig(most=2)
+    assert rig.pool.claim(rig.key("checkpoint_2")) is None
+    live = rig.pool.claim(rig.key(EMPTY), wanted=False)
+    assert live is not None
+    rig.starter.discard(live)
+    rig.pool.refill()
+    await rig.settle()
+    assert rig.counts == {"checkpoint_2": 2}
+
+
+async def test_a_sandbox_without_a_call_may_use_what_its_checkpoint_holds_and_more(
+    make_rig: MakeRig,
+) -> None:
+    """A checkpoint of more than the usual limit would never come up, and end in quarantine."""
+    held = 5 << 30
+    rig = await make_rig(cost=lambda _: held, budget=10 * held)
+    assert {sandbox.limits.memory for sandbox in rig.fake.sandboxes} == {held + IDLE_MEMORY}
 
 
 async def test_the_sandboxes_of_a_generation_that_went_go_with_it(make_rig: MakeRig) -> None:

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from pathlib import Path
 from platform import python_version
 from typing import Any
@@ -38,10 +39,8 @@ async def held(folder: Path | None) -> Holdings:
     return holdings
 
 
-def plan(
-    holdings: Holdings, choice: Choice, imports: tuple[str, ...] = (), **options: Any
-) -> Start:
-    record = CallRecord(
+def record_of(choice: Choice, imports: tuple[str, ...] = (), **options: Any) -> CallRecord:
+    return CallRecord(
         "call-1",
         State.LEASED,
         "default",
@@ -52,6 +51,12 @@ def plan(
         choice=choice,
         options=options,
     )
+
+
+def plan(
+    holdings: Holdings, choice: Choice, imports: tuple[str, ...] = (), **options: Any
+) -> Start:
+    record = record_of(choice, imports, **options)
     return Selection(holdings).plan(record, CallOptions.of(record))
 
 
@@ -141,3 +146,62 @@ async def test_a_checkpoint_that_was_given_up_is_priced_around(holdings: Holding
     start = plan(holdings, Choice(generation_of(holdings), "checkpoint_1"), ("json",))
     assert name_of(start) == "checkpoint_2"
     assert "broken image" in start.overruled
+
+
+def stand_in(
+    holdings: Holdings,
+    ready: Sequence[str],
+    *,
+    imports: tuple[str, ...] = ("json",),
+    start_s: float | None = 0.3,
+    pinned: bool = False,
+    **options: Any,
+) -> Start | None:
+    """For a call whose own checkpoint, ``checkpoint_1``, would start it after ``start_s``."""
+    generation = generation_of(holdings)
+    choice = Choice(generation, "checkpoint_1", pinned, predicted_start_s=start_s)
+    record, selection = record_of(choice, imports, **options), Selection(holdings)
+    options_of_it = CallOptions.of(record)
+    planned = selection.plan(record, options_of_it)
+    keys = [f"{generation}/{name}" for name in ready]
+    return selection.stand_in(record, options_of_it, planned, keys)
+
+
+async def test_a_ready_sandbox_that_holds_enough_stands_in_and_it_is_said(
+    holdings: Holdings,
+) -> None:
+    found = stand_in(holdings, [EMPTY, "checkpoint_2"])
+
+    assert found is not None
+    assert name_of(found) == "checkpoint_2"
+    assert found.predicted_start_s == 0
+    assert found.overruled.endswith("/checkpoint_1: a sandbox of checkpoint_2 was ready")
+
+
+async def test_of_those_that_are_ready_the_one_stands_in_that_lacks_least(
+    holdings: Holdings,
+) -> None:
+    found = stand_in(holdings, [EMPTY, "checkpoint_2"], imports=("json", "decimal"), start_s=2.0)
+
+    assert found is not None
+    assert name_of(found) == "checkpoint_2"
+
+
+@pytest.mark.parametrize(
+    ("ready", "changes"),
+    [
+        ([], {}),
+        ([EMPTY], {}),  # importing takes longer than the start
+        (["checkpoint_2"], {"start_s": 0.01}),  # next to nothing is gained
+        (["checkpoint_2"], {"start_s": None}),
+        (["checkpoint_2"], {"env": {"TZ": "UTC"}}),  # not eligible
+        (["checkpoint_2"], {"memory": 1 << 20}),
+        (["checkpoint_2"], {"pinned": True}),
+        (["checkpoint_2"], {"disable_optimized_execution": True}),
+        (["checkpoint_9"], {}),
+    ],
+)
+async def test_nothing_stands_in_where_it_would_be_slower_wrong_or_unasked(
+    holdings: Holdings, ready: list[str], changes: dict[str, Any]
+) -> None:
+    assert stand_in(holdings, ready, **changes) is None

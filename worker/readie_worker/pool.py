@@ -21,8 +21,7 @@ from readie_worker.starting import LiveSandbox, Starter
 
 FIRST_PAUSE_S = 0.5  # after a failed start, doubled each time
 LONGEST_PAUSE_S = 30.0
-# What a sandbox may use until its call sets its own limits.
-IDLE_LIMITS = Limits(memory=1 << 30, growing=True)
+IDLE_MEMORY = 1 << 30  # for a sandbox without a call, on top of what its checkpoint holds
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -82,12 +81,16 @@ class Pool:
         """How many are ready of each, for the worker's record."""
         return {key: len(shelf.ready) for key, shelf in self._shelves.copy().items() if shelf.ready}
 
-    def claim(self, key: str) -> LiveSandbox | None:
-        """A ready sandbox of the checkpoint ``key``, yours from now on; it also counts as demand."""
-        shelf = self._shelves.pop(key, None)
+    def claim(self, key: str, *, wanted: bool = True) -> LiveSandbox | None:
+        """A ready sandbox of the checkpoint ``key``, yours from now on.
+
+        It also counts as demand, unless it is not that checkpoint which was ``wanted``.
+        """
+        shelf = self._shelves.get(key)
         if shelf is None:
             return None
-        self._shelves[key] = shelf
+        if wanted:
+            self._shelves[key] = self._shelves.pop(key)
         while shelf.ready:
             live = shelf.ready.pop()
             if not live.connection.ended.done():
@@ -155,8 +158,10 @@ class Pool:
 
     async def _make(self, shelf: _Shelf) -> None:
         key = shelf.checkpoint.key
+        # Until its call sets its own.
+        limits = Limits(memory=IDLE_MEMORY + self._cost(shelf.checkpoint), growing=True)
         try:
-            live = await self._starter.start(shelf.checkpoint, IDLE_LIMITS, ahead=True)
+            live = await self._starter.start(shelf.checkpoint, limits, ahead=True)
         except NotStartedError as error:
             log.warning("no sandbox ahead", checkpoint=key, reason=str(error))
             shelf.resting_until = asyncio.get_running_loop().time() + shelf.pause

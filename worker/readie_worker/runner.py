@@ -22,6 +22,7 @@ from readie_wire.versions import python_minor
 from readie_worker import outcomes
 from readie_worker.background import Background
 from readie_worker.capacity import Grant
+from readie_worker.claiming import claim_ready
 from readie_worker.errors import (
     CallRefusedError,
     FencedError,
@@ -34,7 +35,7 @@ from readie_worker.holdings import Holdings
 from readie_worker.options import DEFAULT_RESULT_TTL_S, CallOptions
 from readie_worker.outcomes import Ending
 from readie_worker.persisting import persist
-from readie_worker.pool import IDLE_LIMITS, Pool
+from readie_worker.pool import Pool
 from readie_worker.relaying import Relay
 from readie_worker.running import Running
 from readie_worker.sandbox.api import Checkpoint, SandboxExit
@@ -181,6 +182,8 @@ class Runner:
             call.planned = Start.chosen(checkpoint, call.record.choice)
         else:
             call.planned = self._selection.plan(call.record, call.options)
+            if self._starter.suits(call.options.network):
+                claimed = call.live = claim_ready(self._pool, self._selection, call)
             checkpoint = call.planned.checkpoint
         body = await self._settler.payload(call.record)
         try:
@@ -233,16 +236,12 @@ class Runner:
     async def _sandbox(
         self, call: Running, checkpoint: Checkpoint | None, claimed: LiveSandbox | None
     ) -> LiveSandbox:
-        options = call.options
-        fits = options.network != "none" or self._starter.network == "none"
-        if claimed is None and checkpoint is not None and fits:
-            claimed = self._pool.claim(checkpoint.key)
         if claimed is not None:
-            if fits:
+            if self._starter.suits(call.options.network):
                 return await _limited(claimed, call)
-            self._starter.discard(claimed)  # it was made with more network than the call wants
+            self._starter.discard(claimed)
         with self._pool.awaited():
-            return await self._starter.start(checkpoint, call.limits, options.network)
+            return await self._starter.start(checkpoint, call.limits, call.options.network)
 
     async def _hand_over(self, call: Running, live: LiveSandbox, body: bytes) -> None:
         """CALL, then GO: in one go when the call is ours to start, else behind the fence."""
@@ -358,7 +357,7 @@ async def _limited(live: LiveSandbox, call: Running) -> LiveSandbox:
     """A sandbox made ahead gets the limits of its call before anything of it runs."""
     call.live = live
     try:
-        if call.limits != IDLE_LIMITS or live.served:  # a session's call may have lifted its own
+        if call.limits != live.limits or live.served:  # a session's call may have lifted its own
             await live.sandbox.set_limits(call.limits)
     except (SandboxError, OSError) as error:
         raise NotStartedError(f"a sandbox made ahead could not be used: {error}") from error

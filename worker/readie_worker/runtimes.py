@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from readie_wire.publication import ANY_ROOTFS
+from readie_worker import trials
 from readie_worker.errors import ConfigurationError
 from readie_worker.sandbox.api import Ledger, Network, Runtime
 from readie_worker.sandbox.errors import RuntimeUnavailableError
@@ -86,9 +87,10 @@ async def _open_fork(wishes: RuntimeWishes, why: str) -> ChosenRuntime:
 
 async def _open_gvisor(wishes: RuntimeWishes, why: str) -> ChosenRuntime:
     network = wishes.network or "sandbox"
+    runsc, how = await _trusted_runsc(wishes.folder)
     runtime = GVisorRuntime(
         wishes.folder,
-        runsc=await _tested_runsc(),
+        runsc=runsc,
         network=network,
         environment=wishes.environment,
         ahead=CREATED_AHEAD,
@@ -97,13 +99,13 @@ async def _open_gvisor(wishes: RuntimeWishes, why: str) -> ChosenRuntime:
     )
     guarded = GuardedRuntime(runtime)
     await guarded.open()
-    return ChosenRuntime(guarded, network, why, runtime.here.rootfs_digest)
+    return ChosenRuntime(guarded, network, f"{why}; {how}", runtime.here.rootfs_digest)
 
 
-async def _tested_runsc() -> Path:
-    """A runsc that has run, checkpointed and restored here. Raises `RuntimeUnavailableError`.
+async def _trusted_runsc(folder: Path) -> tuple[Path, str]:
+    """A runsc that has run, checkpointed and restored here, and half a sentence that says when.
 
-    The test is a process of its own, because it adopts whatever orphans its sandboxes leave.
+    Raises `RuntimeUnavailableError`.
     """
     if sys.platform != "linux" or os.geteuid() != 0:
         raise RuntimeUnavailableError("gVisor needs root on Linux")
@@ -112,10 +114,27 @@ async def _tested_runsc() -> Path:
         raise RuntimeUnavailableError(
             "no runsc is on the PATH; install one with infra/gvisor/install"
         )
+    runsc = found.resolve()
+    try:
+        now = await asyncio.to_thread(trials.circumstances, runsc)
+        if await asyncio.to_thread(trials.passed_before, folder, now):
+            return runsc, "runsc passed its self-test at an earlier start, and nothing has changed"
+        await _test(runsc)
+        await asyncio.to_thread(trials.note_pass, folder, now)
+    except OSError as error:
+        raise RuntimeUnavailableError(f"{runsc} cannot be tested: {error}") from error
+    return runsc, "runsc has passed its self-test"
+
+
+async def _test(runsc: Path) -> None:
+    """Raises `RuntimeUnavailableError` when it does not pass.
+
+    A process of its own, because it adopts whatever orphans its sandboxes leave.
+    """
     command = (sys.executable, "-m", "readie_worker.sandbox.selftest")
     test = await asyncio.create_subprocess_exec(
         *command,
-        *("--quick", "--json", "--runsc", str(found)),
+        *("--quick", "--json", "--runsc", str(runsc)),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
     )
@@ -125,14 +144,13 @@ async def _tested_runsc() -> Path:
         verdict = json.loads(printed)
     except TimeoutError as error:
         raise RuntimeUnavailableError(
-            f"the self-test of {found} did not end within {SELF_TEST_DEADLINE_S:g} s"
+            f"the self-test of {runsc} did not end within {SELF_TEST_DEADLINE_S:g} s"
         ) from error
     except ValueError as error:
-        raise RuntimeUnavailableError(f"the self-test of {found} gave no verdict") from error
+        raise RuntimeUnavailableError(f"the self-test of {runsc} gave no verdict") from error
     finally:
         if test.returncode is None:
             test.kill()
             await test.wait()
     if not verdict["ok"]:
         raise RuntimeUnavailableError(str(verdict["reason"]))
-    return found.resolve()

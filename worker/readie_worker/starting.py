@@ -31,8 +31,9 @@ LAST_WORDS = 3  # lines of a failed start's output that its reason quotes
 class LiveSandbox:
     """A sandbox whose executor has said HELLO, with the worker's ends of it.
 
-    ``python`` is its interpreter's full version; ``ahead`` tells that it was made before its call;
-    ``served`` counts the calls of its session that it has answered.
+    ``limits`` are those that it was started with; ``python`` is its interpreter's full version;
+    ``ahead`` tells that it was made before its call; ``served`` counts the calls of its session that it
+    has answered.
     """
 
     sandbox: Sandbox
@@ -40,6 +41,7 @@ class LiveSandbox:
     pipes: Pipes
     output: Output
     network: Network
+    limits: Limits
     python: str = ""
     ahead: bool = False
     served: int = 0
@@ -130,7 +132,7 @@ class Starter:
             ) from error
         except (SandboxError, OSError) as error:
             raise NotStartedError(f"{what} failed: {error}") from error
-        live = await self._greeted(sandbox, spec, what, ahead)
+        live = await self._greeted(sandbox, spec, what, limits, ahead)
         try:
             if limits != fixed:
                 await sandbox.set_limits(limits)
@@ -140,7 +142,7 @@ class Starter:
         return live
 
     async def _greeted(
-        self, sandbox: Sandbox, spec: SandboxSpec, what: str, ahead: bool
+        self, sandbox: Sandbox, spec: SandboxSpec, what: str, limits: Limits, ahead: bool
     ) -> LiveSandbox:
         output = Output()
         pipes = Pipes(sandbox.stdout, sandbox.stderr, output)
@@ -152,7 +154,7 @@ class Starter:
             pipes.close()
             self.discard(sandbox)
             raise
-        live = LiveSandbox(sandbox, connection, pipes, output, spec.network, ahead=ahead)
+        live = LiveSandbox(sandbox, connection, pipes, output, spec.network, limits, ahead=ahead)
         try:
             live.python = (await connection.hello(self.start_timeout)).python
         except NotStartedError as error:
@@ -168,6 +170,10 @@ class Starter:
     def discard(self, sandbox: LiveSandbox | Sandbox) -> None:
         """Destroy in the background: a runtime may need seconds for it."""
         self._background.run("destroying a sandbox", _quietly(sandbox))
+
+    def suits(self, network: Network | None) -> bool:
+        """Whether a sandbox made ahead has no more network than a call asks for."""
+        return self._narrowed(network) == self.network
 
     def _narrowed(self, network: Network | None) -> Network:
         return "none" if network == "none" else self.network
