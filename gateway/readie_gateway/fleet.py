@@ -48,7 +48,12 @@ class PricedGeneration:
     def startup(self) -> StartupSeconds:
         """What any start costs there."""
         facts = self.facts
-        return StartupSeconds(facts.startup_cold_s, facts.startup_restore_s, facts.import_factor)
+        return StartupSeconds(
+            facts.startup_cold_s,
+            facts.startup_restore_s,
+            facts.import_factor,
+            facts.startup_per_mb_s,
+        )
 
     def predict(self, quote: Quote) -> Prediction:
         """The time that the start which was quoted takes there."""

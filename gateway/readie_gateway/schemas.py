@@ -231,6 +231,7 @@ class GenerationSummary(BaseModel):
     runtime: str
     startup_cold_s: float
     startup_restore_s: float
+    startup_per_mb_s: float
     import_factor: float
     import_environment: dict[str, list[str]]
     flavor: str
@@ -346,6 +347,7 @@ class StartupView(BaseModel):
     cold: float
     restore: float
     import_factor: float = Field(description="How many times as long as load times imports take.")
+    per_mb: float = Field(description="Of a forked checkpoint's size, which no price tells.")
 
 
 class Explanation(BaseModel):

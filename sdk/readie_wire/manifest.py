@@ -22,7 +22,11 @@ class ManifestError(ValueError):
 
 
 def size_matters(runtime: str) -> bool:
-    """Whether a larger checkpoint takes longer to start: where it is read from disk."""
+    """Whether size is priced as it was measured: where a checkpoint is read from disk.
+
+    A fork copies the table of its pages, which takes a little longer for a larger process, and
+    keeps the planned price, which stands for memory.
+    """
     return runtime != "fork"
 
 
@@ -32,12 +36,14 @@ class StartupSeconds:
 
     ``cold`` is a fresh interpreter until HELLO; ``restore`` is the part of a restore (or a fork)
     that does not depend on the checkpoint's size. ``import_factor`` is how many times as long as the
-    catalogue says imports take there.
+    catalogue says imports take there. ``per_mb`` is what each MB of a checkpoint adds where the
+    catalogue's alpha does not tell that; see `size_matters`.
     """
 
     cold: float = 0.0
     restore: float = 0.0
     import_factor: float = 1.0
+    per_mb: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +138,7 @@ class Manifest:
                 startup.number("cold"),
                 startup.number("restore"),
                 startup.number("import_factor") or 1.0,
+                startup.number("per_mb"),
             ),
             gvisor=read.object("gvisor"),
             nonce=read.text("nonce", ""),

@@ -34,6 +34,7 @@ class Quote:
     """What one start would cost, in seconds. ``checkpoint`` ``None`` is the cold start."""
 
     checkpoint: str | None
+    size_mb: float
     size_cost_s: float
     missing_s: float
     total_s: float
@@ -54,7 +55,8 @@ class Quote:
 class Prediction:
     """The time from taking a call to its function behind its imports, in seconds, by what it goes to.
 
-    A price leaves out what any start costs; a prediction leaves out a size that costs nothing.
+    A price leaves out what any start costs; a prediction takes the time that was measured for a
+    size, whatever its price stands for.
     """
 
     fixed_s: float
@@ -71,7 +73,7 @@ def predict(quote: Quote, startup: StartupSeconds, runtime: str) -> Prediction:
     cold = quote.checkpoint is None
     return Prediction(
         fixed_s=startup.cold if cold else startup.restore,
-        size_s=quote.size_cost_s if size_matters(runtime) else 0.0,
+        size_s=quote.size_cost_s if size_matters(runtime) else startup.per_mb * quote.size_mb,
         imports_s=quote.missing_s * startup.import_factor,
     )
 
@@ -161,12 +163,14 @@ class PricedCatalogue:
 
     def _quote(self, prices: _Prices, index: int | None) -> Quote:
         if index is None:
-            name, size, held, total_ns = None, 0, 0, prices.cold_ns
+            name, size_mb, size, held, total_ns = None, 0.0, 0, 0, prices.cold_ns
         else:
-            name, size = self.catalogue.checkpoints[index].id, self._size_ns[index]
+            checkpoint = self.catalogue.checkpoints[index]
+            name, size_mb, size = checkpoint.id, checkpoint.size_mb, self._size_ns[index]
             held, total_ns = self._held[index], prices.costs_ns[index]
         return Quote(
             name,
+            size_mb,
             size / _NS,
             (total_ns - size) / _NS,
             total_ns / _NS,

@@ -254,6 +254,7 @@ class GenerationFacts:
     runtime: str
     startup_cold_s: float = 0.0
     startup_restore_s: float = 0.0
+    startup_per_mb_s: float = 0.0
     import_factor: float = 1.0
     import_environment: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
@@ -266,6 +267,7 @@ class GenerationFacts:
             "runtime": self.runtime,
             "startup_cold_s": self.startup_cold_s,
             "startup_restore_s": self.startup_restore_s,
+            "startup_per_mb_s": self.startup_per_mb_s,
             "import_factor": self.import_factor,
             "import_environment": {k: list(v) for k, v in self.import_environment.items()},
         }
@@ -280,6 +282,7 @@ class GenerationFacts:
             runtime=str(value.get("runtime", "")),
             startup_cold_s=float(value.get("startup_cold_s", 0.0)),
             startup_restore_s=float(value.get("startup_restore_s", 0.0)),
+            startup_per_mb_s=float(value.get("startup_per_mb_s", 0.0)),
             import_factor=float(value.get("import_factor", 1.0)),
             import_environment=dict(value.get("import_environment", {})),
         )

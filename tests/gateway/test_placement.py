@@ -295,15 +295,20 @@ async def test_explain_gives_the_price_of_every_start(gateway: Gateway) -> None:
     assert "96 MiB" in second["refused"]
 
 
-@pytest.mark.parametrize(("runtime", "size_s"), [("gvisor", 0.04), ("fork", 0.0)])
-async def test_a_start_is_predicted_with_what_any_costs_and_size_only_where_it_is_read(
+@pytest.mark.parametrize(("runtime", "size_s"), [("gvisor", 0.04), ("fork", 0.005)])
+async def test_a_start_is_predicted_with_what_any_costs_and_what_its_size_was_measured_to(
     gateway: Gateway, runtime: str, size_s: float
 ) -> None:
-    startup = {"startup_cold_s": 0.4, "startup_restore_s": 0.25}
+    startup = {"startup_cold_s": 0.4, "startup_restore_s": 0.25, "startup_per_mb_s": 0.00025}
     held = fork_generation(SHA256, "checkpoint_1", runtime=runtime, **startup)
     async with worker_of(gateway, generations=held):
         explained = await explain(gateway, imports=["pandas"])
-    assert explained["startup"] == {"cold": 0.4, "restore": 0.25, "import_factor": 1.0}
+    assert explained["startup"] == {
+        "cold": 0.4,
+        "restore": 0.25,
+        "import_factor": 1.0,
+        "per_mb": 0.00025,
+    }
     cold, first, _ = explained["quotes"]
     terms = ("fixed_s", "size_s", "imports_s", "start_s")
     assert [cold[term] for term in terms] == pytest.approx([0.4, 0.0, 1.0, 1.4])

@@ -36,8 +36,20 @@ COUNTS = [2, 1, 1, 3, 1]
 STARTUP = StartupSeconds(0.4, 0.2)
 
 
+def manifest(**changes: Any) -> Manifest:
+    given: dict[str, Any] = {"runtime": "gvisor", "startup_s": STARTUP, "planned_alpha": 0.002}
+    return Manifest(
+        flavor="cpu",
+        created="20260102T030405",
+        python="3.11.7",
+        catalogue_sha256="",
+        checkpoints=(),
+        **given | changes,
+    ).sealed()
+
+
 def test_coverage_prices_the_corpus_as_a_gateway_would() -> None:
-    covered = cover(CATALOGUE, STARTUP, REQUESTS, COUNTS)
+    covered = cover(CATALOGUE, manifest(), REQUESTS, COUNTS)
     assert covered.workloads == 8
     assert (covered.ready, covered.partly, covered.cold) == (2, 2, 0)
     assert (covered.unmeasured, covered.idle) == (3, 1)
@@ -56,7 +68,7 @@ def test_coverage_prices_the_corpus_as_a_gateway_would() -> None:
 
 
 def test_predicted_starts_include_what_a_start_costs_anyway() -> None:
-    covered = cover(CATALOGUE, STARTUP, REQUESTS, COUNTS)
+    covered = cover(CATALOGUE, manifest(), REQUESTS, COUNTS)
     assert percentile(covered.starts, 0.5) == pytest.approx((0.4 + 1.0, 0.2 + 0.04))
     assert percentile(covered.starts, 1.0) == pytest.approx((0.4 + 1.5, 0.2 + 0.54))
     assert percentile([], 0.5) == (0.0, 0.0)
@@ -85,28 +97,17 @@ class Outline(HTMLParser):
             self._in_heading = False
 
 
-def page(*, runtime: str = "gvisor", planned_alpha: float = 0.002, **changes: Any) -> str:
+def page(*, requests: list[list[str]] | None = REQUESTS, **changes: Any) -> str:
     """A report; ``changes`` are of the manifest, ``requests`` ``None`` for no corpus."""
-    requests = changes.pop("requests", REQUESTS)
-    manifest = Manifest(
-        flavor="cpu",
-        runtime=runtime,
-        created="20260102T030405",
-        python="3.11.7",
-        catalogue_sha256="",
-        checkpoints=(),
-        startup_s=STARTUP,
-        planned_alpha=planned_alpha,
-        **changes,
-    ).sealed()
+    about = manifest(**changes)
     metas = {
-        "checkpoint_0": CheckpointMeta("checkpoint_0", runtime, restore_s=0.2),
-        "checkpoint_1": CheckpointMeta("checkpoint_1", runtime, restore_s=0.25),
+        "checkpoint_0": CheckpointMeta("checkpoint_0", about.runtime, restore_s=0.2),
+        "checkpoint_1": CheckpointMeta("checkpoint_1", about.runtime, restore_s=0.25),
     }
     covered = None
     if requests is not None:
-        covered = cover(CATALOGUE, STARTUP, requests, [1] * len(requests))
-    return make_page(Subject(manifest, CATALOGUE, metas, covered))
+        covered = cover(CATALOGUE, about, requests, [1] * len(requests))
+    return make_page(Subject(about, CATALOGUE, metas, covered))
 
 
 def test_the_page_needs_nothing_from_elsewhere() -> None:
@@ -131,10 +132,20 @@ def test_the_page_holds_planned_and_measured_restores_side_by_side() -> None:
     assert "2.00 ms per MB was planned" in text
 
 
-def test_where_size_does_not_matter_no_line_is_told_of() -> None:
-    text = page(runtime="fork", planned_alpha=0.001)
-    assert "does not depend on size" in text
-    assert "fitted" not in text
+def test_where_no_slope_was_found_no_line_is_told_of() -> None:
+    for runtime in ("fork", "gvisor"):
+        text = page(runtime=runtime, planned_alpha=0.001)
+        assert "no slope could be fitted" in text
+        assert "fitted by least squares" not in text
+
+
+def test_forks_are_fitted_and_their_size_keeps_its_price() -> None:
+    startup = StartupSeconds(0.4, 0.005, 2.0, per_mb=0.00025)
+    text = page(runtime="fork", planned_alpha=0.001, startup_s=startup)
+    assert "Size costs 0.25 ms per MB on a floor of 5 ms" in text
+    assert "the price of size stays 1.00 ms per MB as planned, for memory" in text
+    covered = cover(CATALOGUE, manifest(runtime="fork", startup_s=startup), [["pandas"]], [1])
+    assert percentile(covered.starts, 1.0) == pytest.approx((0.4 + 2.0, 0.005 + 0.01))
 
 
 def test_a_generation_that_does_not_tell_what_was_planned_still_has_its_line() -> None:

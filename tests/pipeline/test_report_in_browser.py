@@ -43,7 +43,6 @@ def written_report(folder: Path) -> str:
             for n in range(1, len(NAMES) + 1)
         ),
     )
-    startup = StartupSeconds(0.4, 0.2)
     catalogue = Catalogue("cpu", 0.001, items, checkpoints, {"numpy": ODD})
     manifest = Manifest(
         flavor="cpu",
@@ -52,7 +51,7 @@ def written_report(folder: Path) -> str:
         python="3.11.7",
         catalogue_sha256="ab" * 32,
         checkpoints=(),
-        startup_s=startup,
+        startup_s=StartupSeconds(0.4, 0.2),
         planned_alpha=0.002,
     ).sealed()
     metas = {
@@ -62,7 +61,7 @@ def written_report(folder: Path) -> str:
         for one in checkpoints
     }
     requests = [["numpy"], ["pandas", "numpy"], [LONG], [ODD, "rare"], ["left_pad"], []]
-    covered = cover(catalogue, startup, requests, [5, 4, 3, 2, 1, 1])
+    covered = cover(catalogue, manifest, requests, [5, 4, 3, 2, 1, 1])
     file = folder / "report.html"
     file.write_text(make_page(Subject(manifest, catalogue, metas, covered)))
     return file.as_uri()

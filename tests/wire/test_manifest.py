@@ -27,7 +27,7 @@ MANIFEST = Manifest(
     catalogue_sha256="ab" * 32,
     checkpoints=(ManifestCheckpoint("checkpoint_1", ("numpy",), 60.5, ("OMP_NUM_THREADS",)),),
     executor_command=("python", "-m", "readie_executor"),
-    startup_s=StartupSeconds(cold=0.2, restore=0.001),
+    startup_s=StartupSeconds(cold=0.2, restore=0.001, import_factor=1.5, per_mb=0.00025),
     planned_alpha=0.002,
 ).sealed()
 
@@ -61,6 +61,12 @@ def test_a_generation_is_named_after_its_time_and_content() -> None:
 
 def test_a_reloaded_manifest_seals_to_the_same_name() -> None:
     assert load_manifest(dump_manifest(MANIFEST)).sealed().generation == MANIFEST.generation
+
+
+def test_a_manifest_of_before_predictions_were_fitted_is_read() -> None:
+    value = json.loads(dump_manifest(MANIFEST))
+    del value["startup_s"]["per_mb"], value["startup_s"]["import_factor"]
+    assert load_manifest(json.dumps(value).encode()).startup_s == StartupSeconds(0.2, 0.001)
 
 
 def test_a_checkpoint_is_found_by_its_id() -> None:

@@ -156,6 +156,7 @@ class Holdings:
                 runtime=manifest.runtime,
                 startup_cold_s=manifest.startup_s.cold,
                 startup_restore_s=manifest.startup_s.restore,
+                startup_per_mb_s=manifest.startup_s.per_mb,
                 import_factor=manifest.startup_s.import_factor,
                 import_environment={
                     entry.id: entry.import_environment

@@ -34,7 +34,7 @@ class Capturer(Protocol):
 
     @property
     def size_matters(self) -> bool:
-        """Does a restore take longer for a larger checkpoint, so that alpha can be fitted?"""
+        """Is what is restored read from disk, so that size is priced by what that takes?"""
 
     @property
     def stores(self) -> bool:

@@ -40,8 +40,8 @@ class Ground:
 class Recorded:
     """A written generation. ``fit`` is what the restores say about alpha.
 
-    ``size_matters`` is whether a larger checkpoint takes longer to restore with this runtime: else
-    the fitted alpha is only noise, and the planned one is kept.
+    ``size_matters`` is whether this runtime reads from disk what it restores: else the planned
+    alpha is kept as the price of memory, and the fitted one serves predictions only.
     """
 
     manifest: Manifest
@@ -61,8 +61,8 @@ def record(
 ) -> Recorded:
     """Write every file of the generation but the images into ``draft``.
 
-    The catalogue gets the fitted alpha; where there is none, or a restore does not depend on the
-    size, the planned one is kept.
+    The catalogue gets the fitted alpha; where there is none, or a size is not read from disk, the
+    planned one is kept.
     """
     done = {name: entry for name, entry in entries.items() if name in captured}
     catalogue = make_catalogue(metadata, done, flavor=plan.flavor, alpha=plan.alpha)
@@ -98,6 +98,7 @@ def record(
             cold=round(ground.cold_s, 6),
             restore=round(fit.floor_s, 6),
             import_factor=_import_factor(catalogue, captured),
+            per_mb=fit.alpha if fit.alpha is not None and not ground.size_matters else 0.0,
         ),
         gvisor=platform.gvisor,
         nonce=secrets.token_hex(8),

@@ -178,8 +178,8 @@ def alpha_line(report: Report) -> str:
     fit = recorded.fit
     measured = f"{fit.alpha:.6f}" if fit.alpha is not None else f"none ({fit.reason})"
     if not recorded.size_matters:
-        runtime = recorded.manifest.runtime
-        verdict = f"planned is kept: what {runtime} restores does not depend on size"
+        used = "" if fit.alpha is None else ", measured is used for predictions"
+        verdict = f"planned is kept as the price of memory{used}"
     else:
         verdict = "planned is kept" if fit.alpha is None else "measured is used"
     return f"alpha in s/MB: planned {recorded.planned_alpha:.6f}, measured {measured}; {verdict}"

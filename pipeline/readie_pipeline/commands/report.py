@@ -49,7 +49,7 @@ def report(terminal: Terminal, *, generation: Path, out: Path, data: Path) -> No
         terminal.warn(f"{error}; the page says nothing about a corpus")
         coverage = None
     else:
-        coverage = cover(catalogue, manifest.startup_s, dataset.requests(), dataset.counts())
+        coverage = cover(catalogue, manifest, dataset.requests(), dataset.counts())
     # matplotlib takes half a second to import, which no other command should pay.
     from readie_pipeline.report.page import make_page
     from readie_pipeline.report.subject import Subject

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from readie_wire.catalogue import Catalogue
-from readie_wire.manifest import StartupSeconds
-from readie_wire.pricing import PricedCatalogue, Quote
+from readie_wire.manifest import Manifest
+from readie_wire.pricing import PricedCatalogue, Quote, predict
 
 COLD = ""  # stands for the id of a checkpoint where there is none: the cold start
 
@@ -73,7 +73,7 @@ class Coverage:
 
 def cover(
     catalogue: Catalogue,
-    startup: StartupSeconds,
+    manifest: Manifest,
     requests: Sequence[Sequence[str]],
     counts: Sequence[int],
 ) -> Coverage:
@@ -86,7 +86,7 @@ def cover(
             covered.unknown[name] += count
         cold = priced.quote(names)[0]
         if cold.missing:
-            _add(covered, catalogue, startup, cold, priced.choose(names), count)
+            _add(covered, catalogue, manifest, cold, priced.choose(names), count)
         elif names:
             covered.unmeasured += count
         else:
@@ -105,7 +105,7 @@ def percentile(starts: Sequence[Start], share: float) -> tuple[float, float]:
 def _add(
     covered: Coverage,
     catalogue: Catalogue,
-    startup: StartupSeconds,
+    manifest: Manifest,
     cold: Quote,
     chosen: Quote,
     count: int,
@@ -113,17 +113,18 @@ def _add(
     missing = chosen.missing
     if chosen.checkpoint is None:
         covered.cold += count
-        fixed_s = startup.cold
     else:
         covered.ready += 0 if missing else count
         covered.partly += count if missing else 0
-        fixed_s = startup.restore
     served = covered.service[chosen.checkpoint or COLD]
     served.workloads += count
     served.saved_s += (cold.total_s - chosen.total_s) * count
     covered.cold_s += cold.total_s * count
     covered.chosen_s += chosen.total_s * count
-    covered.starts.append(Start(startup.cold + cold.total_s, fixed_s + chosen.total_s, count))
+    cold_s, chosen_s = (
+        predict(quote, manifest.startup_s, manifest.runtime).start_s for quote in (cold, chosen)
+    )
+    covered.starts.append(Start(cold_s, chosen_s, count))
     for name in missing:
         item = covered.still_cold[name]
         item.seconds += catalogue.items[name].load_time * count

@@ -20,6 +20,7 @@ from readie_pipeline.report.markup import (
 )
 from readie_pipeline.report.subject import Subject
 from readie_wire.catalogue import CatalogueCheckpoint
+from readie_wire.manifest import size_matters
 
 _MB = 2**20  # bytes
 _COLUMNS = (
@@ -52,19 +53,20 @@ def restores_section(about: Subject) -> Html:
 
 def _verdict(about: Subject) -> str:
     """Planned and measured alpha, which one counts, and how well the line fits."""
-    planned, fitted, runtime = about.planned, about.fitted, about.manifest.runtime
+    planned, fitted = about.planned, about.fitted
     if fitted is None:
-        reason = (
-            "what this runtime restores does not depend on size"
-            if runtime == "fork"
-            else "no slope could be fitted to the restores"
+        return (
+            f"The planned price of size is kept, {planned.alpha:.6f} s/MB: no slope could be fitted to "
+            "the restores."
         )
-        return f"The planned price of size is kept, {planned.alpha:.6f} s/MB: {reason}."
-    before = (
-        f"{planned.alpha * 1000:.2f} ms per MB was planned"
-        if about.manifest.planned_alpha
-        else "what was planned is not recorded"
-    )
+    if not size_matters(about.manifest.runtime):
+        before = (
+            f"the price of size stays {planned.alpha * 1000:.2f} ms per MB as planned, for memory"
+        )
+    elif about.manifest.planned_alpha:
+        before = f"{planned.alpha * 1000:.2f} ms per MB was planned"
+    else:
+        before = "what was planned is not recorded"
     verdict = (
         f"Size costs {fitted.alpha * 1000:.2f} ms per MB on a floor of {fitted.floor_s * 1000:.0f} ms, "
         f"fitted by least squares; {before}."

@@ -59,8 +59,7 @@ def _how_soon(covered: Coverage) -> str:
     return (
         f"Half of the {covered.measured:,} workloads that need a measured package start within "
         f"{chosen:.2f} s instead of {cold:.2f} s, nine tenths within {slow_chosen:.2f} s instead of "
-        f"{slow_cold:.2f} s: predicted by the rule that gateways price with, the fixed cost of a "
-        f"start included."
+        f"{slow_cold:.2f} s: predicted as gateways do, the fixed cost of a start included."
     )
 
 

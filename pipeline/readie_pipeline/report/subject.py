@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from readie_pipeline.report.coverage import Coverage
 from readie_pipeline.report.figures import Line, Restore
 from readie_wire.catalogue import Catalogue, CatalogueCheckpoint
-from readie_wire.manifest import CheckpointMeta, Manifest
+from readie_wire.manifest import CheckpointMeta, Manifest, size_matters
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,13 @@ class Subject:
 
     @property
     def fitted(self) -> Line | None:
-        """What was fitted to the restores; ``None`` where the planned alpha was kept."""
-        if self.manifest.runtime == "fork" or self.catalogue.alpha == self.manifest.planned_alpha:
+        """What was fitted to the restores; ``None`` where no slope could be."""
+        startup = self.manifest.startup_s
+        if not size_matters(self.manifest.runtime):
+            return Line(startup.per_mb, startup.restore) if startup.per_mb else None
+        if self.catalogue.alpha == self.manifest.planned_alpha:
             return None
-        return Line(self.catalogue.alpha, self.manifest.startup_s.restore)
+        return Line(self.catalogue.alpha, startup.restore)
 
     def restores(self) -> list[Restore]:
         """Those that were measured, in the order of the catalogue."""

@@ -99,8 +99,10 @@ def _show_starts(console: Console, answer: Mapping[str, Any]) -> None:
     if len(shown) < len(quotes):
         _say(console, f"  and {len(quotes) - len(shown)} that cost more")
     factor = answer["startup"]["import_factor"]
+    per_mb = answer["startup"].get("per_mb", 0.0)  # a service of an earlier version tells none
     terms = ["fixed"]
-    terms += ["size"] if any(quote["size_s"] for quote in quotes) else []
+    if any(quote["size_s"] for quote in quotes):
+        terms += [f"{per_mb:g} s/MB for size" if per_mb else "size"]
     terms += [f"imports x {factor:g}" if factor != 1 else "imports"]
     _say(
         console,
