@@ -166,6 +166,8 @@ class WaitingBoard:
             if deadline <= now and call_id not in self._watches
         ]
         for call_id in over[:CANCELS_AT_ONCE]:
+            if call_id not in self._abandoned:
+                continue  # its client came back while others were cancelled
             try:
                 await self._store.cancel(call_id, "its client went away")
             except StoreUnavailableError:

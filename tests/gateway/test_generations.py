@@ -26,7 +26,7 @@ from readie_wire.holdings import (
 from readie_wire.manifest import Manifest
 from readie_wire.publication import manifest_key
 from readie_wire.records import GenerationFacts
-from support.gateway import DEFAULT_RECORD, Gateway, running_gateway
+from support.gateway import DEFAULT_RECORD, LONG_S, Gateway, running_gateway
 from support.generations import EMPTY
 from support.published import quietly, stock_of, write_captured
 from support.redis_servers import RedisServer
@@ -101,7 +101,7 @@ async def hold(gateway: Gateway, made: Manifest, arriving: str = "") -> None:
         generations=(facts,),
         holding=Holding((held,), sync, swaps=3),
     )
-    await gateway.services.store.beat(record, 60.0)
+    await gateway.services.store.beat(record, LONG_S)
     for _ in range(2):  # it is seen, then its catalogue is fetched
         await gateway.services.fleet.refresh()
         await gateway.services.catalogues.refresh()

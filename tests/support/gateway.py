@@ -24,6 +24,7 @@ from readie_infra.blobs import DirectoryBlobs
 from readie_infra.connecting import connect
 from readie_infra.objects import ObjectStore
 from readie_infra.store import CallStore, Event, Offer
+from readie_infra.store import Limits as StoreLimits
 from readie_wire.keys import new_boot_id
 from readie_wire.lifecycle import State
 from readie_wire.outcome import Encoding, ErrorInfo, ErrorKind, Outcome, Receipt
@@ -33,6 +34,7 @@ from support.http_client import Answer
 
 TOKEN = "a-token-for-the-tests"
 OTHER_TOKEN = "another-token-for-the-tests"
+LONG_S = 3_600.0
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
 
 
@@ -80,7 +82,8 @@ async def running_gateway(
     record_imports_days: int = 0,
 ) -> AsyncIterator[Gateway]:
     """A gateway that ends with the block. Blobs are in ``folder``."""
-    store = CallStore(connect(redis_url))
+    # Workers that are played beat once: nobody buries them, however long a test takes.
+    store = CallStore(connect(redis_url), limits=StoreLimits(silence_s=LONG_S))
     published = PublishedCatalogues(bucket) if bucket else None
     view = BucketView(bucket) if bucket else None
     loaded = Catalogues(generations=generations, folder=catalogues, published=published)
@@ -194,7 +197,7 @@ async def played_worker(
 ) -> AsyncIterator[PlayedWorker]:
     """A worker that the gateway knows of, until the block ends."""
     worker = PlayedWorker(gateway.services.store, handle, **record)
-    await worker.store.beat(worker.record, 60.0)
+    await worker.store.beat(worker.record, LONG_S)
     await gateway.services.fleet.refresh()
     running = asyncio.create_task(worker.run())
     try:
