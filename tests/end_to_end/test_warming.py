@@ -54,8 +54,7 @@ def test_it_warms_itself_once_and_again_after_an_upgrade(short_path: Path) -> No
     data, upgraded = short_path / "data", short_path / "upgraded"
     with started(data, "--warm", "six", READIE_NO_WARM="false") as up:
         assert "none: every call imports for itself" in up.printed
-        receipt = called(up)
-        assert receipt.start_kind == "cold" or SERVED in up.printed
+        assert called(up).start_kind in {"cold", "forked"}  # the latter where warming was quicker
         until_served(up)
         assert "warming: makes checkpoints in the background, because there are none" in up.printed
         receipt = called(up)
