@@ -1,5 +1,6 @@
 """Limits by cgroups: version 1 and 2 as files, and the machine's own for real."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -64,6 +65,28 @@ def test_a_group_that_will_get_more_memory_waits_for_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("table", "swap"),
+    [
+        (["c {} cgroup2 rw"], "memory.swap.max"),
+        (["c {} cgroup rw,memory,cpu,pids"], "memory.swappiness"),
+    ],
+)
+def test_memory_that_is_limited_is_not_swapped_out_instead(
+    tmp_path: Path, table: list[str], swap: str
+) -> None:
+    lines = [line.format(tmp_path) for line in table]
+    group = open_cgroups("abc", mounts(tmp_path, *lines)).make("one")
+    file = group.folders["memory"] / swap
+    group.apply(LIMITS)
+    assert not file.exists()  # a kernel without swap lacks it
+
+    file.write_text("60")
+    group.apply(LIMITS)
+
+    assert file.read_text() == "0"
+
+
+@pytest.mark.parametrize(
     ("table", "usage", "prefix"),
     [
         (["c {} cgroup2 rw"], "memory.current", ""),
@@ -113,7 +136,8 @@ def test_a_machine_without_a_controller_is_refused_with_its_name(tmp_path: Path)
 
 
 def test_real_groups_hold_the_process_and_its_children(runsc: Path) -> None:
-    cgroups = open_cgroups("test-groups")
+    owner = f"test-{os.getpid()}"
+    cgroups = open_cgroups(owner)
     group = cgroups.make("one")
     try:
         group.apply(LIMITS)
@@ -126,10 +150,10 @@ def test_real_groups_hold_the_process_and_its_children(runsc: Path) -> None:
             text=True,
             check=True,
         )
-        assert "readie/test-groups/one" in done.stdout
+        assert f"readie/{owner}/one" in done.stdout
         assert (group.peak_memory() or 0) > 10_000_000
-        assert [found.folders for found in cgroups.of_owner("test-groups")] == [group.folders]
+        assert [found.folders for found in cgroups.of_owner(owner)] == [group.folders]
     finally:
         group.remove()
-        cgroups.forget("test-groups")
+        cgroups.forget(owner)
     assert not any(folder.exists() for folder in group.folders.values())

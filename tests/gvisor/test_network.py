@@ -2,8 +2,10 @@
 
 import asyncio
 import dataclasses
+import secrets
 import shutil
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
@@ -195,9 +197,11 @@ async def test_a_call_may_ask_for_no_network(networked: Bench, outside: OutsideH
 
 async def test_without_network_a_name_fails_at_once_and_in_words(bench: Bench) -> None:
     def resolve() -> tuple[str, float]:
+        import os
         import socket
         import time
 
+        os.environ["RES_OPTIONS"] = "timeout:30"  # for an answer, were one waited for
         begun = time.monotonic()
         try:
             socket.gethostbyname("example.com")
@@ -208,7 +212,7 @@ async def test_without_network_a_name_fails_at_once_and_in_words(bench: Bench) -
     name, seconds = await ask(bench, resolve, network="none")
 
     assert name == "gaierror"
-    assert seconds < 5
+    assert seconds < 30
 
 
 async def test_name_servers_are_those_of_the_host_of_today_also_after_a_restore(
@@ -258,6 +262,25 @@ async def test_two_workers_have_networks_apart(outside: OutsideHost, short_path:
     finally:
         for kit in kits:
             await kit.runtime.close()
+
+
+async def test_two_workers_that_choose_at_the_same_moment_have_networks_apart(
+    outside: OutsideHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choose, chosen = networks._free_slice, list[tuple[int, IPv4Network]]()
+
+    async def the_same_at_first(routed: Sequence[IPv4Network]) -> tuple[int, IPv4Network]:
+        chosen.append(await choose(routed))
+        return chosen[0] if len(chosen) <= 2 else chosen[-1]
+
+    monkeypatch.setattr(networks, "_free_slice", the_same_at_first)
+    both = [networks.SandboxNetwork(f"t{secrets.token_hex(2)}") for _ in range(2)]
+    try:
+        await asyncio.gather(*(one.open() for one in both))
+        assert both[0]._slice != both[1]._slice
+    finally:
+        for one in both:
+            await one.close()
 
 
 @pytest.mark.parametrize(

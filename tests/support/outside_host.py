@@ -1,21 +1,19 @@
 """Another host, in a network namespace of the test's own, that sandboxes may talk to."""
 
 import contextlib
+import fcntl
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO
 
 from support.processes import tied
 
-# Documentation addresses: nobody's. The second is behind the first, so not a network of this host.
-LINK_HERE, LINK_THERE = "198.51.100.1", "198.51.100.2"
-ADDRESS = "203.0.113.5"
 PORT = 8080
-_NAMESPACE = "rd-test-outside"
-_INSIDE = ("ip", "netns", "exec", _NAMESPACE)
-INTERFACE = "outside0"
+AT_ONCE = 32  # runs of the tests on one machine, each with a host of its own
 
 # Prints what it is asked, and answers nothing.
 _NAME_SERVER = """
@@ -41,40 +39,97 @@ while True:
 
 @dataclass(frozen=True)
 class OutsideHost:
-    """``address`` answers on ``port`` with the caller's address; ``near`` is this machine's own."""
+    """``address`` answers on ``port`` with the caller's address; ``near`` is this machine's own.
 
-    address: str = ADDRESS
-    near: str = LINK_HERE
+    They are documentation addresses: nobody's. ``address`` is behind ``far``, so that it is in no
+    network of this machine.
+    """
+
+    number: int
     port: int = PORT
+
+    @property
+    def address(self) -> str:
+        return f"203.0.113.{self.number + 1}"
+
+    @property
+    def near(self) -> str:
+        return f"198.51.100.{4 * self.number + 1}"
+
+    @property
+    def far(self) -> str:
+        return f"198.51.100.{4 * self.number + 2}"
+
+    @property
+    def namespace(self) -> str:
+        return f"rd-test-outside-{self.number}"
+
+    @property
+    def interface(self) -> str:
+        return f"outside{self.number}"
 
     @contextlib.contextmanager
     def name_server(self) -> Iterator[IO[bytes]]:
         """What a name server at ``address`` is sent, a line each."""
-        with _serving(_INSIDE, self.address, _NAME_SERVER) as printed:
+        with _serving(self._inside, self.address, _NAME_SERVER) as printed:
             yield printed
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        self._remove()
+        try:
+            self._set_up()
+            with _serving(self._inside, self.address), _serving((), self.near):
+                yield
+        finally:
+            self._remove()
+
+    @property
+    def _inside(self) -> tuple[str, ...]:
+        return ("ip", "netns", "exec", self.namespace)
+
+    def _set_up(self) -> None:
+        run("ip", "netns", "add", self.namespace)
+        peer = ("peer", "name", "eth0", "netns", self.namespace)
+        run("ip", "link", "add", self.interface, "type", "veth", *peer)
+        run("ip", "addr", "add", f"{self.near}/30", "dev", self.interface)
+        run("ip", "link", "set", self.interface, "up")
+        inside = ("ip", "-netns", self.namespace)
+        run(*inside, "addr", "add", f"{self.far}/30", "dev", "eth0")
+        run(*inside, "addr", "add", f"{self.address}/32", "dev", "lo")
+        run(*inside, "link", "set", "eth0", "up")
+        run(*inside, "link", "set", "lo", "up")
+        run("ip", "route", "add", f"{self.address}/32", "via", self.far)
+
+    def _remove(self) -> None:
+        for command in (
+            ["ip", "netns", "delete", self.namespace],
+            ["ip", "link", "delete", self.interface],
+        ):
+            subprocess.run(command, check=False, capture_output=True, timeout=20)
 
 
 @contextlib.contextmanager
 def outside_host() -> Iterator[OutsideHost]:
-    _remove()
-    run("ip", "netns", "add", _NAMESPACE)
-    try:
-        run("ip", "link", "add", INTERFACE, "type", "veth", "peer", "eth0", "netns", _NAMESPACE)
-        run("ip", "addr", "add", f"{LINK_HERE}/24", "dev", INTERFACE)
-        run("ip", "link", "set", INTERFACE, "up")
-        inside = ("ip", "-netns", _NAMESPACE)
-        run(*inside, "addr", "add", f"{LINK_THERE}/24", "dev", "eth0")
-        run(*inside, "addr", "add", f"{ADDRESS}/32", "dev", "lo")
-        run(*inside, "link", "set", "eth0", "up")
-        run(*inside, "link", "set", "lo", "up")
-        run("ip", "route", "add", f"{ADDRESS}/32", "via", LINK_THERE)
-        with (
-            _serving(_INSIDE, ADDRESS),
-            _serving((), LINK_HERE),
-        ):
-            yield OutsideHost()
-    finally:
-        _remove()
+    """One that no other run of the tests on this machine has."""
+    with _own_number() as number:
+        host = OutsideHost(number)
+        with host.running():
+            yield host
+
+
+@contextlib.contextmanager
+def _own_number() -> Iterator[int]:
+    """The first that nobody holds the lock of; what a run that was killed has left goes with it."""
+    for number in range(AT_ONCE):
+        with Path(tempfile.gettempdir(), f"rd-test-outside-{number}.lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield number
+            return
+    raise AssertionError(f"{AT_ONCE} runs of the tests are under way on this machine")
 
 
 @contextlib.contextmanager
@@ -91,8 +146,3 @@ def _serving(prefix: tuple[str, ...], address: str, program: str = _SERVER) -> I
 
 def run(*command: str) -> None:
     subprocess.run(command, check=True, capture_output=True, timeout=20)
-
-
-def _remove() -> None:
-    for command in (["ip", "netns", "delete", _NAMESPACE], ["ip", "link", "delete", INTERFACE]):
-        subprocess.run(command, check=False, capture_output=True, timeout=20)

@@ -8,6 +8,7 @@ pool, of which each worker of a machine takes a slice of its own.
 import contextlib
 import ipaddress
 import json
+import secrets
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ COMMAND_DEADLINE_S = 20.0
 MTU = 1400  # below any tunnel that the host may be in
 
 _TABLE = "readie"  # readie_{owner}_{number of its slice}
+_TRIES = 20  # to be alone with a slice of 64, however many workers of a machine start together
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 _RESOLVERS = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf"))
 LINK_LOCAL = "169.254.0.0/16"
@@ -76,13 +78,11 @@ class SandboxNetwork:
         if missing := [tool for tool in tools if shutil.which(tool) is None]:
             raise RuntimeUnavailableError(_remedy(f"{', '.join(missing)} not installed"))
         try:
-            own = await _own_networks()
-            number, self._slice = await _free_slice(own)
-            self._table = f"{_TABLE}_{self._owner}_{number}"
-            slots = self._slice.num_addresses >> (32 - LINK_BITS)
-            self._free = list(range(slots - 1, 0, -1))
             _forward()
-            await _run("nft", "-f", "-", stdin=self._rules(own))
+            for _ in range(_TRIES):
+                if await self._take_slice():
+                    return
+            raise NetworkError("other workers take the same addresses at the same moment")
         except (NetworkError, OSError) as error:
             raise RuntimeUnavailableError(_remedy(str(error))) from error
 
@@ -127,6 +127,20 @@ class SandboxNetwork:
 
     async def close(self) -> None:
         await remove_leftovers(self._owner)
+
+    async def _take_slice(self) -> bool:
+        """Whether it is ours alone: another worker may have found it free at the same moment."""
+        own = await _own_networks()
+        number, self._slice = await _free_slice(own)
+        self._table = f"{_TABLE}_{self._owner}_{number}"
+        slots = self._slice.num_addresses >> (32 - LINK_BITS)
+        self._free = list(range(slots - 1, 0, -1))
+        await _run("nft", "-f", "-", stdin=self._rules(own))
+        # Its table is its claim. Whoever is second to make one sees the first.
+        if [table for table in await _tables() if _number(table) == number] == [self._table]:
+            return True
+        await _run("nft", "delete", "table", "inet", self._table)
+        return False
 
     def _addresses(self, slot: int) -> tuple[ipaddress.IPv4Address, ipaddress.IPv4Address]:
         base = self._slice.network_address + slot * (1 << (32 - LINK_BITS))
@@ -231,13 +245,23 @@ async def _own_networks() -> list[ipaddress.IPv4Network]:
 async def _free_slice(
     routed: Sequence[ipaddress.IPv4Network],
 ) -> tuple[int, ipaddress.IPv4Network]:
-    """The first that no worker has, by the names of their tables, and that nobody routes."""
-    taken = {table.rpartition("_")[2] for table in await _tables()}
-    for number, candidate in enumerate(POOL.subnets(new_prefix=SLICE_BITS)):
-        free = not any(candidate.overlaps(network) for network in routed)
-        if free and str(number) not in taken:
-            return number, candidate
-    raise NetworkError(f"every part of {POOL} is in use already")
+    """One that no worker has, by the names of their tables, and that nobody routes.
+
+    Any of them, so that two who look at the same moment rarely choose the same.
+    """
+    taken = {_number(table) for table in await _tables()}
+    free = [
+        (number, candidate)
+        for number, candidate in enumerate(POOL.subnets(new_prefix=SLICE_BITS))
+        if number not in taken and not any(candidate.overlaps(network) for network in routed)
+    ]
+    if not free:
+        raise NetworkError(f"every part of {POOL} is in use already")
+    return secrets.choice(free)
+
+
+def _number(table: str) -> int:
+    return int(table.rpartition("_")[2])
 
 
 async def _tables() -> list[str]:
