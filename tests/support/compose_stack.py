@@ -13,7 +13,7 @@ from support.repository import ROOT
 from support.stack import Stack
 
 BUILD_DEADLINE_S = 600.0
-STEP_DEADLINE_S = 200.0
+STEP_DEADLINE_S = 300.0
 
 
 @dataclass(frozen=True)
