@@ -60,7 +60,7 @@ def stack(
         "READIE_BUCKET": published.url,
         "READIE_BUCKET_KEYS": published.key.public,
         "READIE_BUCKET_POLL": "0.2",
-        "READIE_BEAT": "0.5",
+        "READIE_BEAT": "1.5",
     }
     with running_stack(valkey.url, short_path, settings=settings) as running:
         running.start_worker()

@@ -49,6 +49,11 @@ def test_a_call_restores_a_checkpoint_that_came_from_the_bucket(
 
 
 def all_in_memory(stack: Stack) -> bool:
-    (record,) = stack.worker_records()
-    (held,) = record["holding"]["generations"]
-    return all(one["tier"] == "memory" and one["ready"] for one in held["checkpoints"].values())
+    """Also false while nothing answers."""
+    held = [
+        one
+        for record in stack.worker_records()
+        for generation in record["holding"]["generations"]
+        for one in generation["checkpoints"].values()
+    ]
+    return bool(held) and all(one["tier"] == "memory" and one["ready"] for one in held)

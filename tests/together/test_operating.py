@@ -18,6 +18,7 @@ from support.stack import Stack, running_stack
 
 NEVER = "3600"  # seconds between two looks: only a nudge makes a worker look
 MISSING = "no_such_module"
+SWAPPED_TWICE = re.compile(r'readie_swaps_total\{worker="worker-\w+"\} 2\.0')
 
 Run = Callable[..., Script]
 
@@ -41,7 +42,7 @@ def stack(
         "READIE_BUCKET": bucket,
         "READIE_BUCKET_KEYS": key.public,
         "READIE_BUCKET_POLL": NEVER,
-        "READIE_BEAT": "0.5",
+        "READIE_BEAT": "1.5",
     }
     with running_stack(valkey.url, short_path, settings=settings) as running:
         yield running
@@ -109,11 +110,16 @@ def test_from_publishing_to_serving_without_waiting_and_looking_at_all_of_it(
     back = run("readie_pipeline", "rollback", "--notify", stack.url)
     assert back.status == 0, back.err
     stack.until("the first is back", lambda: served(stack)["generation"] == first)
-    metrics = stack.get("/metrics")
-    assert re.search(r'readie_swaps_total\{worker="worker-\w+"\} 2\.0', metrics)
+    stack.until("both swaps are counted", lambda: bool(SWAPPED_TWICE.search(metrics_of(stack))))
+    metrics = metrics_of(stack)
     assert re.search(r'readie_sync_bytes_total\{worker="worker-\w+"\} \d{6}', metrics)
     assert f'generation="{first}",state="served"' in metrics
     stack.until("both swaps and what came of them are in the log", lambda: swaps_told(stack) == 2)
+
+
+def metrics_of(stack: Stack) -> str:
+    """Empty while nothing answers."""
+    return str(stack.get("/metrics") or "")
 
 
 def swaps_told(stack: Stack) -> int:
