@@ -78,6 +78,80 @@ def test_outside_the_block_functions_have_their_own_client_again(
         double(1)
 
 
+KEPT = 0
+
+
+@remote
+def keep(value: int) -> int:
+    global KEPT
+    KEPT = value
+    return os.getpid()
+
+
+@remote
+def kept() -> int:
+    print("asked")
+    return KEPT
+
+
+@remote
+def divide(by: int) -> float:
+    return 1 / by
+
+
+@remote
+def nap(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+def test_calls_of_a_session_share_a_process() -> None:
+    shown = io.StringIO()
+    with redirect_stderr(shown), readie.testing.local_client(), readie.Session() as session:
+        with readie.Session() as other:
+            first, second = keep.bind(session=session)(7), keep.bind(session=other)(8)
+            assert first != second
+        assert kept.bind(session=session)() == 7
+        receipt = readie.last_receipt()
+        assert receipt is not None
+        assert receipt.start_kind == "session"
+        with pytest.raises(ZeroDivisionError):
+            divide.bind(session=session)(0)
+        assert kept.bind(session=session)() == 7
+        assert kept() == 0
+    assert shown.getvalue() == "asked\n" * 3
+
+
+def test_a_session_ends_as_that_of_a_service_does() -> None:
+    with readie.testing.local_client(show_logs=False):
+        with readie.Session() as session:
+            with pytest.raises(readie.RemoteTimeoutError, match="its session has ended with it"):
+                nap.bind(session=session, timeout=0.2)(60)
+            with pytest.raises(readie.SessionExpiredError, match="did not survive"):
+                kept.bind(session=session)()
+        with readie.Session() as session:
+            running = nap.bind(session=session).spawn(60)
+            waiting = kept.bind(session=session).spawn()
+            dropped = kept.bind(session=session).spawn()
+            dropped.cancel()
+        with pytest.raises(readie.ExecutionCancelledError):
+            running.get(60)
+        with pytest.raises(readie.SessionExpiredError, match="ended by its caller"):
+            waiting.get(60)
+        with pytest.raises(readie.ExecutionCancelledError):
+            dropped.get(60)
+        with pytest.raises(readie.InvalidRequestError, match="no session"):
+            kept.bind(session="sess-" + "0" * 32)()
+
+
+def test_a_call_waits_for_its_turn_as_long_as_it_said() -> None:
+    with readie.testing.local_client(), readie.Session() as session:
+        keep.bind(session=session)(7)
+        running = nap.bind(session=session).spawn(60)
+        with pytest.raises(readie.ResourceExhaustedError, match="did not run"):
+            kept.bind(session=session, queue_timeout=0.1)()
+        running.cancel()
+
+
 def test_nothing_runs_on_after_the_block(tmp_path: Path) -> None:
     @remote
     def endless(note: str) -> None:
