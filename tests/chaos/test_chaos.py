@@ -9,9 +9,11 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from readie_infra.connecting import connect
 from readie_infra.store import CallStore
-from support.chaos import TOKEN, Chaos
+from support.chaos import END_S, TOKEN, Chaos
 from support.redis_servers import RedisServer
 
 SECONDS = float(os.environ.get("CHAOS_SECONDS", "8"))
@@ -30,6 +32,7 @@ async def keys_without_end(server: RedisServer) -> list[str]:
     return found
 
 
+@pytest.mark.timeout(SECONDS + 3 * END_S)  # each of its waits has a deadline of its own
 def test_whatever_dies_each_call_runs_as_often_as_it_may_and_is_told_its_end(
     own_valkey: Callable[..., RedisServer], short_path: Path
 ) -> None:
