@@ -29,17 +29,22 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.write_line(closing_line())
 
 
+def _short_folder() -> tempfile.TemporaryDirectory[str]:
+    """Removed as far as it can be: a child of a killed server may still be writing there."""
+    return tempfile.TemporaryDirectory(prefix="rd-", ignore_cleanup_errors=True)
+
+
 @pytest.fixture
 def short_path() -> Iterator[Path]:
     """An own folder with a path short enough for a unix socket (108 bytes), unlike tmp_path."""
-    with tempfile.TemporaryDirectory(prefix="rd-", ignore_cleanup_errors=True) as folder:
+    with _short_folder() as folder:
         yield Path(folder)
 
 
 @pytest.fixture(scope="session")
 def _valkey_of_the_session() -> Iterator[RedisServer]:
     with (
-        tempfile.TemporaryDirectory(prefix="rd-") as folder,
+        _short_folder() as folder,
         running_server("valkey", Path(folder)) as server,
     ):
         yield server
@@ -51,7 +56,7 @@ def _each_server_of_the_session(request: pytest.FixtureRequest) -> Iterator[Redi
         yield request.getfixturevalue("_valkey_of_the_session")
         return
     with (
-        tempfile.TemporaryDirectory(prefix="rd-") as folder,
+        _short_folder() as folder,
         running_server(request.param, Path(folder)) as server,
     ):
         yield server
@@ -77,7 +82,7 @@ def own_valkey() -> Iterator[Callable[..., RedisServer]]:
     with ExitStack() as stack:
 
         def start(*, persist: bool = False) -> RedisServer:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="rd-"))
+            folder = stack.enter_context(_short_folder())
             return stack.enter_context(running_server("valkey", Path(folder), persist=persist))
 
         yield start
@@ -85,7 +90,7 @@ def own_valkey() -> Iterator[Callable[..., RedisServer]]:
 
 @pytest.fixture(scope="session")
 def _s3_of_the_session() -> Iterator[S3Server]:
-    with tempfile.TemporaryDirectory(prefix="rd-") as folder, running_s3(Path(folder)) as server:
+    with _short_folder() as folder, running_s3(Path(folder)) as server:
         yield server
 
 

@@ -17,7 +17,7 @@ from support.stack import Stack, running_stack
 def server() -> Iterator[RedisServer]:
     """The stack's own: it beats and sweeps to the end of the run, and others empty theirs."""
     with (
-        tempfile.TemporaryDirectory(prefix="rd-") as folder,
+        tempfile.TemporaryDirectory(prefix="rd-", ignore_cleanup_errors=True) as folder,
         running_server("valkey", Path(folder)) as running,
     ):
         yield running
@@ -27,7 +27,7 @@ def server() -> Iterator[RedisServer]:
 def stack(server: RedisServer) -> Iterator[Stack]:
     """One for all tests that leave it as it was."""
     with (
-        tempfile.TemporaryDirectory(prefix="rd-") as folder,
+        tempfile.TemporaryDirectory(prefix="rd-", ignore_cleanup_errors=True) as folder,
         running_stack(server.url, Path(folder)) as running,
     ):
         yield running

@@ -41,7 +41,7 @@ CHECKPOINTS = {
 @pytest.fixture(scope="module")
 def stack(_valkey_of_the_session: RedisServer) -> Iterator[Stack]:
     _valkey_of_the_session.flush()
-    with tempfile.TemporaryDirectory(prefix="rd-") as name:
+    with tempfile.TemporaryDirectory(prefix="rd-", ignore_cleanup_errors=True) as name:
         generation = Path(name) / "generation"
         write_generation(generation, CHECKPOINTS, load_times={"numpy": 0.1, "pandas": 0.5})
         with running_stack(
