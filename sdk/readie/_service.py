@@ -120,6 +120,11 @@ class Service:
     def get(self, path: str) -> Steps[dict[str, Any]]:
         return (yield from self._json(self._request("GET", path)))
 
+    def get_lines(self, path: str) -> Steps[list[dict[str, Any]]]:
+        """An answer of a JSON object a line."""
+        body = yield from self._body(self._request("GET", path))
+        return [json.loads(line) for line in body.splitlines() if line]
+
     def open_session(self, options: Mapping[str, Any]) -> Steps[str]:
         body = json.dumps({"options": dict(options)}).encode()
         opened = yield from self._json(self._request("POST", "/sessions", body=(body,)))
@@ -196,19 +201,20 @@ class Service:
             tries = _Tries()
 
     def _json(self, request: Request) -> Steps[dict[str, Any]]:
+        value = json.loads((yield from self._body(request)) or b"{}")
+        return value if isinstance(value, dict) else {"value": value}
+
+    def _body(self, request: Request) -> Steps[bytes]:
         tries = _Tries()
         while True:
             try:
                 response = yield from self._open(request)
                 try:
-                    body = yield from read_all(response, ANSWER_S, MAX_JSON_BYTES)
+                    return (yield from read_all(response, ANSWER_S, MAX_JSON_BYTES))
                 finally:
                     response.close()
             except Fault as fault:
                 yield from tries.failed(fault)
-                continue
-            value = json.loads(body or b"{}")
-            return value if isinstance(value, dict) else {"value": value}
 
     def _open(self, request: Request) -> Steps[Response]:
         """The response of an exchange that was not refused; a refusal is raised."""

@@ -11,7 +11,7 @@ import readie
 from readie._cli import installed
 from readie._cli.children import Child
 from readie._cli.warm_folder import Origin, WarmFolder, changes_since
-from readie._cli.warming import Fleet, Warming
+from readie._cli.warming import ENOUGH_CALLS, Fleet, Warming
 from readie_wire.catalogue import Catalogue, CatalogueCheckpoint, Item, dump_catalogue
 from readie_wire.holdings import (
     GenerationState,
@@ -150,6 +150,46 @@ def test_a_generation_that_no_worker_takes_is_told_with_the_reason(
     assert f"{made.generation} is not served: captured with Python 3.99" in told
 
 
+@pytest.mark.parametrize(
+    ("recorded", "planned_from", "makes"),
+    [
+        (ENOUGH_CALLS, 0, True),
+        (ENOUGH_CALLS - 1, 0, False),
+        (ENOUGH_CALLS * 9, ENOUGH_CALLS, False),
+    ],
+)
+def test_once_enough_calls_have_shown_what_they_import_those_are_planned_from(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    recorded: int,
+    planned_from: int,
+    makes: bool,
+) -> None:
+    folder = WarmFolder(tmp_path, asked=False)
+    place = folder.place("cpu", "fork")
+    made = write_generation(place / "1", {"checkpoint_1": ["json"]})
+    folder.note(place, Origin.here([], planned_from))
+    folder.serve(place / "1")
+    held = {"generation": made.generation, "checkpoints": ["checkpoint_1"]}
+    workers = [{"flavor": "cpu", "runtime": "fork", "generations": [held]}]
+    warming = _warming(tmp_path, workers, recorded=recorded)
+    warming.begin()
+    if makes:
+        with pytest.raises(AssertionError, match="'--recorded', 'the gateway'"):
+            warming.look()
+        assert f"because {recorded} calls have shown what they import" in capsys.readouterr().out
+    else:
+        warming.look()
+        assert capsys.readouterr().out == ""
+
+
+def test_what_was_made_before_calls_were_counted_can_be_read(tmp_path: Path) -> None:
+    folder = WarmFolder(tmp_path, asked=False)
+    place = folder.place("cpu", "fork")
+    (place / "made.json").write_text('{"imports": [], "distributions": {"six": "1"}}')
+    assert folder.made_from(place) == Origin([], {"six": "1"}, 0)
+
+
 def test_what_was_upgraded_or_removed_or_is_new_and_large_is_a_change(tmp_path: Path) -> None:
     then = {"six": "0.0.1", "python-dateutil": "0", "numpy": "0", "never-was": "1"}
     items = {
@@ -195,10 +235,13 @@ def test_older_generations_are_removed_and_not_the_one_that_is_served(tmp_path: 
     assert sorted(entry.name for entry in place.iterdir()) == ["1", "3"]
 
 
-def _warming(folder: Path, workers: Sequence[dict[str, Any]], given: Path | None = None) -> Warming:
+def _warming(
+    folder: Path, workers: Sequence[dict[str, Any]], given: Path | None = None, recorded: int = 0
+) -> Warming:
     def no_child(command: list[str]) -> Child:
         raise AssertionError(command)
 
     made = WarmFolder(folder, asked=given is not None)
-    fleet = Fleet(lambda: workers, lambda generation: True)
+    options = ["--recorded", "the gateway"]
+    fleet = Fleet(lambda: workers, lambda generation: True, lambda: recorded, options)
     return Warming(made, fleet, no_child, given=given, imports=())

@@ -5,13 +5,20 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from readie_pipeline.commands.warm import choose
+from readie_pipeline.console import Terminal
+from readie_pipeline.corpus.dataset import Resources, Workload
 from readie_pipeline.measure.interpreter import Interpreter
 from readie_pipeline.measure.inventory import Inventory
-from readie_pipeline.warming.choosing import MOST_USUAL, expected_workloads
+from readie_pipeline.warming.choosing import MOST_USUAL, expected_workloads, recorded_workloads
 from readie_pipeline.warming.progress import EVERY_S, LineProgress
 from readie_pipeline.warming.usual import usual_imports
 from readie_wire.manifest import load_manifest
+from support.fake_services import GATEWAY_TOKEN, fake_services
 from support.made_up_packages import Environment
 
 
@@ -43,7 +50,7 @@ def test_what_is_installed_of_the_usual_imports_is_planned_for(
     assert {name for imports in workloads for name in imports} == {"matplotlib", "numpy", "pandas"}
     assert ("numpy", "pandas") in workloads
     assert ("matplotlib", "numpy") in workloads, "of matplotlib.pyplot, what is here"
-    assert workloads.count(("numpy",)) > workloads.count(("matplotlib",)) > 0
+    assert workloads["numpy",] > workloads["matplotlib",] > 0
 
 
 def test_a_large_package_that_nobody_is_known_to_import_is_tried_too(tmp_path: Path) -> None:
@@ -53,6 +60,65 @@ def test_a_large_package_that_nobody_is_known_to_import_is_tried_too(tmp_path: P
     assert len(names) <= MOST_USUAL + 8
     assert "botocore" in names, "21 MB, and in no usual set"
     assert not names & {"mypy", "pip", "ruff", "readie"}, "no function imports them"
+
+
+def test_calls_that_were_recorded_count_as_often_as_they_were_made(
+    environment: Environment, interpreter: Callable[[], Interpreter]
+) -> None:
+    environment.install("here", "1", {"here/__init__.py": "", "here/part.py": ""})
+    environment.install("there", "1", {"there.py": ""})
+    recorded = [
+        workload(3_000_000, "here", "here.part", "here.part.thing"),
+        workload(4, "here.attribute", "there"),
+        workload(9, "nowhere"),
+        workload(9),
+    ]
+    assert recorded_workloads(recorded, Inventory.take(interpreter())) == {
+        ("here", "here.part"): 3_000_000,
+        ("here", "there"): 4,
+    }
+
+
+def workload(count: int, *imports: str) -> Workload:
+    return Workload("1", "recorded", Resources(imports), count=count)
+
+
+def test_what_calls_have_imported_is_measured_and_nothing_else(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text(GATEWAY_TOKEN)
+    with fake_services() as fake:
+        fake.recorded = [{"imports": ["six", "not_here"], "count": 120, "day": "2026-11-29"}]
+        done = warm(tmp_path / "warm", "--recorded", fake.url, "--token-file", str(token))
+    assert done.returncode == 0, done.stderr
+    assert "plans from 120 calls that were recorded" in done.stdout
+    assert "measures 1 module: six" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("recorded", "said"),
+    [
+        ([{"imports": ["not_here"], "count": 9}], "no call that was recorded imports anything"),
+        ([{"imports": "x"}], "what calls import is not known"),
+    ],
+)
+def test_without_calls_to_plan_from_it_plans_from_what_is_usual(
+    environment: Environment,
+    interpreter: Callable[[], Interpreter],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    recorded: list[dict[str, Any]],
+    said: str,
+) -> None:
+    environment.install("numpy", "1", {"numpy/__init__.py": ""})
+    token = tmp_path / "token"
+    token.write_text(GATEWAY_TOKEN)
+    with fake_services() as fake:
+        fake.recorded = recorded
+        chosen = choose(Terminal(), fake.url, token, Inventory.take(interpreter()))
+    assert {name for imports in chosen for name in imports} == {"numpy"}
+    told = capsys.readouterr().out
+    assert said in told
+    assert "plans from what scripts usually import" in told
 
 
 def test_progress_is_told_in_lines_now_and_then() -> None:

@@ -2,9 +2,10 @@
 
 import asyncio
 import fcntl
+import functools
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,8 +14,11 @@ import click
 from readie_pipeline.capture.building import Job, Report, build
 from readie_pipeline.commands import options
 from readie_pipeline.commands.building import capturer_of
-from readie_pipeline.console import Terminal, short
-from readie_pipeline.errors import OutputError
+from readie_pipeline.commands.corpus_services import gateway_token
+from readie_pipeline.console import Terminal, counted, short
+from readie_pipeline.corpus.patience import Patience
+from readie_pipeline.corpus.recorded import fetch_recorded
+from readie_pipeline.errors import CorpusError, OutputError
 from readie_pipeline.measure.interpreter import Interpreter, network_off
 from readie_pipeline.measure.inventory import Inventory
 from readie_pipeline.measure.journal import JournalledProber
@@ -25,8 +29,9 @@ from readie_pipeline.plan.costs import Budget
 from readie_pipeline.plan.fixed import plan_fixed
 from readie_pipeline.plan.plan import Plan
 from readie_pipeline.plan.planning import plan_corpus
-from readie_pipeline.warming.choosing import expected_workloads
+from readie_pipeline.warming.choosing import expected_workloads, recorded_workloads
 from readie_pipeline.warming.progress import LineProgress
+from readie_pipeline.warming.usual import ImportSet
 
 NICENESS = 10  # calls that run meanwhile come first
 IMPORT_S = 60.0  # for one module, on a machine that is busy with calls
@@ -34,6 +39,7 @@ MOST_CHECKPOINTS = 8  # the first few save most, and each takes time, disk or me
 MEMORY_MB = 1024.0  # of all of them together
 JOURNAL = "measurements.journal"
 DRAFT = "new"
+PATIENCE = Patience(deadline_s=10.0, retries=1)  # with a gateway on the same machine
 
 
 @click.command()
@@ -51,6 +57,16 @@ DRAFT = "new"
     multiple=True,
     help="What one checkpoint imports; once for each.  [default: chosen by measuring]",
 )
+@click.option(
+    "--recorded",
+    metavar="URL",
+    help="Choose by what the calls of this gateway have imported.  [default: what people usually do]",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Token of that gateway.  [default: READIE_AUTH_TOKEN, or that of `readie up`]",
+)
 @options.flavor
 @click.pass_obj
 def warm(
@@ -58,7 +74,9 @@ def warm(
     *,
     folder: Path,
     runtime: str,
-    import_sets: Sequence[Sequence[str]],
+    import_sets: Sequence[ImportSet],
+    recorded: str | None,
+    token_file: Path | None,
     flavor: str,
 ) -> None:
     """Make a generation for this environment, at low priority and in bounded time.
@@ -68,7 +86,9 @@ def warm(
     os.nice(NICENESS)
     progress = LineProgress(terminal.say)
     with _alone_in(folder):
-        metadata, plan = _plan(terminal, folder, import_sets, flavor, progress)
+        given = dict.fromkeys(import_sets, 1)
+        chosen = functools.partial(choose, terminal, recorded, token_file)
+        metadata, plan = _plan(terminal, folder, given, chosen, flavor, progress)
         job = Job(plan, metadata, folder / DRAFT, with_empty=True)
         capturer = capturer_of(runtime, None, IMPORT_S)
         report = asyncio.run(build(job, capturer, progress.track, terminal.say))
@@ -78,16 +98,17 @@ def warm(
 def _plan(
     terminal: Terminal,
     folder: Path,
-    import_sets: Sequence[Sequence[str]],
+    import_sets: Mapping[ImportSet, int],
+    chosen: Callable[[Inventory], Mapping[ImportSet, int]],
     flavor: str,
     progress: LineProgress,
 ) -> tuple[Metadata, Plan]:
     with tempfile.TemporaryDirectory(prefix="readie-measure-") as home:
         interpreter = Interpreter(Path(home), wrapper=network_off() or ())
         inventory = Inventory.take(interpreter)
-        workloads = import_sets or expected_workloads(inventory)
+        workloads = import_sets or chosen(inventory)
         names = sorted({name for imports in workloads for name in imports})
-        terminal.say(f"measures {len(names)} modules: {short(names)}")
+        terminal.say(f"measures {counted(len(names), 'module')}: {short(names)}")
         prober = JournalledProber(
             LocalProber(interpreter, IMPORT_S, progress.track),
             folder / JOURNAL,
@@ -98,19 +119,42 @@ def _plan(
         terminal.say(f"{name} is left out: {reason}")
     alpha = options.DEFAULT_ALPHA
     if import_sets:
-        return metadata, plan_fixed(import_sets, metadata, flavor=flavor, alpha=alpha)
+        return metadata, plan_fixed(list(import_sets), metadata, flavor=flavor, alpha=alpha)
     planned = plan_corpus(
-        workloads,
+        list(workloads),
         metadata,
         planner="greedy",
         flavor=flavor,
         alpha=alpha,
         budget=Budget(MOST_CHECKPOINTS, MEMORY_MB),
+        counts=list(workloads.values()),
     )
     for entry in planned.plan.entries:
         leading = short(planned.demand.leading(entry.imports))
         terminal.say(f"will capture {leading}: {entry.size_mb:.0f} MB")
     return metadata, planned.plan
+
+
+def choose(
+    terminal: Terminal, recorded: str | None, token_file: Path | None, inventory: Inventory
+) -> Mapping[ImportSet, int]:
+    """What is to be planned for: what calls have imported, where they are told of; else the usual.
+
+    Raises `MeasureError`.
+    """
+    if recorded is not None:
+        try:
+            token = gateway_token(recorded, token_file)
+            found = recorded_workloads(fetch_recorded(recorded, token, None, PATIENCE), inventory)
+        except CorpusError as error:
+            terminal.say(f"what calls import is not known: {error}")
+        else:
+            if found:
+                terminal.say(f"plans from {sum(found.values()):,} calls that were recorded")
+                return found
+            terminal.say("no call that was recorded imports anything that is installed here")
+    terminal.say("plans from what scripts usually import")
+    return expected_workloads(inventory)
 
 
 def _name(terminal: Terminal, folder: Path, report: Report) -> None:

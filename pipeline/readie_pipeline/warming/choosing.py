@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import distributions
 
+from readie_pipeline.corpus.dataset import Workload
 from readie_pipeline.measure.inventory import Inventory
 from readie_pipeline.warming.usual import ImportSet, usual_imports
 
@@ -37,8 +38,8 @@ NEVER_WARMED = frozenset(
 )
 
 
-def expected_workloads(inventory: Inventory) -> Sequence[ImportSet]:
-    """A corpus to plan from: what one workload each imports of what is installed here.
+def expected_workloads(inventory: Inventory) -> Mapping[ImportSet, int]:
+    """A corpus to plan from: what workloads import of what is installed here, with how many do.
 
     Raises `MeasureError`.
     """
@@ -47,8 +48,19 @@ def expected_workloads(inventory: Inventory) -> Sequence[ImportSet]:
     sets = _present(usual, here)
     large = _packages_of(inventory, _large_distributions(sets, inventory))
     alone = sorted({name for modules in sets for name in modules} | set(large))
-    counts = sets + Counter({(name,): _WEIGHT_ALONE for name in alone})
-    return tuple(sorted(counts.elements()))
+    return sets + Counter({(name,): _WEIGHT_ALONE for name in alone})
+
+
+def recorded_workloads(
+    recorded: Sequence[Workload], inventory: Inventory
+) -> Mapping[ImportSet, int]:
+    """What calls have imported of what is installed here, with how many of them; maybe nothing.
+
+    Raises `MeasureError`.
+    """
+    sets = [(tuple(one.resources.packages), one.count) for one in recorded]
+    here = inventory.existing({name for modules, _ in sets for name in modules})
+    return _present(sets, here)
 
 
 def _present(usual: Sequence[tuple[ImportSet, int]], here: Mapping[str, str]) -> Counter[ImportSet]:

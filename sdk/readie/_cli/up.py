@@ -94,17 +94,22 @@ class _Supervisor:
         self._warm_folder = WarmFolder(
             folder.folder("generations"), asked=bool(wish.imports or wish.generations)
         )
-        self._warming = Warming(
-            self._warm_folder,
-            Fleet(lambda: self._workers() or (), self._prices),
-            lambda command: self._child("warming", command, {}),
-            given=wish.generations,
-            imports=wish.imports,
-        )
         visible = _dialled(wish.host)
         self.url = f"http://{f'[{visible}]' if ':' in visible else visible}:{port}"
         self._port = port
         self._token = folder.ensure_token()
+        self._warming = Warming(
+            self._warm_folder,
+            Fleet(
+                lambda: self._workers() or (),
+                self._prices,
+                self._recorded_calls,
+                ["--recorded", self.url, "--token-file", str(folder.token_file)],
+            ),
+            lambda command: self._child("warming", command, {}),
+            given=wish.generations,
+            imports=wish.imports,
+        )
 
     def start(self) -> None:
         """The queue first; gateway and workers, which need only that, at the same time."""
@@ -263,6 +268,15 @@ class _Supervisor:
         except ReadieError:
             return False
         return any(one["generation"] == generation and one.get("priced") for one in held)
+
+    def _recorded_calls(self) -> int:
+        """How many calls that import something the gateway has counted; 0 where it keeps none."""
+        try:
+            with Client(self.url, self._token) as client:
+                counted = drive(client._service().get_lines("/imports"))
+        except (ReadieError, ValueError):
+            return 0
+        return sum(int(one["count"]) for one in counted if one["imports"])
 
     def _await_generations(self) -> None:
         """Until every worker holds all of it or says why not. Calls run meanwhile; they start cold."""

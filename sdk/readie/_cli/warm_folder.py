@@ -3,7 +3,8 @@
 current                        leads to what gateway and workers serve: one of these, or a user's own
 {flavor}-{runtime}/{id}/       a generation of what the pipeline chose
 {flavor}-{runtime}-asked/      the same of import sets that somebody has asked for
-              …/made.json      of the newest: import sets ([]: the pipeline chose), what was installed
+              …/made.json      of the newest: import sets ([]: the pipeline chose), what was installed,
+                               how many recorded calls it was planned from
 """
 
 import json
@@ -32,14 +33,18 @@ ImportSets = Sequence[Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a generation was made from: import sets (none: chosen), and versions of what was there."""
+    """What a generation was made from: import sets (none: chosen), and versions of what was there.
+
+    ``calls`` were recorded, where those were planned from.
+    """
 
     imports: ImportSets
     distributions: Mapping[str, str]
+    calls: int = 0
 
     @classmethod
-    def here(cls, imports: ImportSets) -> Self:
-        return cls(imports, {name: found.version for name, found in _installed().items()})
+    def here(cls, imports: ImportSets, calls: int = 0) -> Self:
+        return cls(imports, {name: found.version for name, found in _installed().items()}, calls)
 
 
 class WarmFolder:
@@ -90,7 +95,8 @@ class WarmFolder:
     def made_from(self, place: Path) -> "Origin | None":
         try:
             value = json.loads((place / MADE).read_text())
-            return Origin([tuple(one) for one in value["imports"]], dict(value["distributions"]))
+            imports = [tuple(one) for one in value["imports"]]
+            return Origin(imports, dict(value["distributions"]), int(value.get("calls", 0)))
         except (OSError, ValueError, TypeError, KeyError):
             return None
 

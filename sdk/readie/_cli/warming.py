@@ -25,6 +25,7 @@ STOP_S = 15.0  # to end the sandboxes of a capture that is broken off
 LEAST_DISK = 2 << 30  # bytes free: images of eight checkpoints, and as much left for results
 LOOK_S = 1.0  # between questions to the gateway
 NAMED = 8  # packages in one line
+ENOUGH_CALLS = 100  # recorded ones; what a few import may be chance
 _BUG = "Traceback (most recent call last):"  # what follows it is for the log alone
 
 Workers = Sequence[Mapping[str, Any]]
@@ -32,10 +33,13 @@ Workers = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What the gateway can be asked: its workers, and whether it prices calls for a generation."""
+    """What the gateway can be asked: its workers, whether it prices calls for a generation, and how
+    many calls it has recorded the imports of. ``options`` let the pipeline ask it for these."""
 
     workers: Callable[[], Workers]
     prices: Callable[[str], bool]
+    recorded: Callable[[], int]
+    options: Sequence[str] = ()
 
 
 class Warming:
@@ -87,7 +91,9 @@ class Warming:
         flavor, runtime = str(workers[0]["flavor"]), str(workers[0]["runtime"])
         place = self._folder.place(flavor, runtime)
         imports = self._wanted(flavor)
-        reason = self._reason(workers, place, imports)
+        calls = 0 if imports else self._fleet.recorded()
+        calls = calls if calls >= ENOUGH_CALLS else 0
+        reason = self._reason(workers, place, imports, calls)
         present = self._folder.newest(place)
         if not reason and present is not None and not self._folder.serves(present):
             yield from self._serve(present)
@@ -95,7 +101,8 @@ class Warming:
         if reason and self._is_possible(runtime):
             _say(f"makes checkpoints in the background, because {reason}")
             options = ["--folder", str(place), "--flavor", flavor, "--runtime", runtime]
-            yield from self._make(place, options, imports)
+            options += self._fleet.options if calls else []
+            yield from self._make(place, options, Origin.here(imports, calls))
 
     def _wanted(self, flavor: str) -> ImportSets:
         """The import sets to capture; none lets the pipeline choose."""
@@ -109,7 +116,7 @@ class Warming:
             if checkpoint.imports
         ]
 
-    def _reason(self, workers: Workers, place: Path, imports: ImportSets) -> str:
+    def _reason(self, workers: Workers, place: Path, imports: ImportSets, calls: int) -> str:
         """Why a generation is to be made; empty when the one that is there will do."""
         present = self._folder.newest(place)
         if present is None:
@@ -121,6 +128,8 @@ class Warming:
             return "it is not known what those that are there were made from"
         if list(origin.imports) != list(imports):
             return "others are asked for"
+        if calls and not origin.calls:
+            return f"{calls} calls have shown what they import"
         if changes := changes_since(present, origin.distributions):
             return _few(changes)
         if self._folder.serves(present) and not _held(workers):
@@ -142,13 +151,13 @@ class Warming:
             return False
         return True
 
-    def _make(self, place: Path, options: list[str], imports: ImportSets) -> Iterator[None]:
+    def _make(self, place: Path, options: list[str], origin: Origin) -> Iterator[None]:
         self._folder.drop_older(place)
         before = self._folder.newest(place)
-        for one in imports:
+        for one in origin.imports:
             options += ["--imports", ",".join(one)]
         command = [sys.executable, "-m", "readie_pipeline", "warm", *options]
-        began, origin = time.monotonic(), Origin.here(imports)
+        began = time.monotonic()
         self._child = child = self._make_child(command)
         told = 0
         while not child.has_ended():
