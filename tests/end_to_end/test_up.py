@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 import readie
+from readie._cli.up import _kept_port
 from readie._cli.valkey import SOCKET_PATH_LIMIT, find_server, socket_path
+from readie_gateway.serving import listen
 from support.embedded import DEADLINE_S, alive, family, started, until
 from support.generations import write_generation
 
@@ -141,6 +143,15 @@ def test_a_port_that_is_taken_is_told_with_the_remedy(short_path: Path) -> None:
             assert up.process.wait(DEADLINE_S) == 1
             assert port in up.printed
             assert "--port" in up.printed
+
+
+def test_a_port_is_kept_for_the_gateway_until_that_listens() -> None:
+    with _kept_port("127.0.0.1", 0) as port:
+        if sys.platform == "linux":
+            with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
+                stranger.bind(("127.0.0.1", port))
+        with listen("127.0.0.1", port) as gateway:
+            assert gateway.getsockname() == ("127.0.0.1", port)
 
 
 def test_a_folder_that_cannot_be_made_is_told_with_the_remedy(short_path: Path) -> None:

@@ -1,12 +1,13 @@
 """``readie up``: starts queue, gateway and workers, keeps them running, and stops them in order."""
 
+import contextlib
 import errno
 import shutil
 import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -59,7 +60,11 @@ def bring_up(wish: Wish) -> None:
             f"gateway and worker are not installed ({', '.join(missing)} missing); get them with: "
             f"{installed.HOW_TO_GET}"
         )
-    port = _free_port(wish.host, wish.port)
+    with _kept_port(wish.host, wish.port) as port:
+        _bring_up(wish, port)
+
+
+def _bring_up(wish: Wish, port: int) -> None:
     server = valkey.require_server()
     folder = DataFolder(wish.data_dir)
     folder.acquire()
@@ -311,17 +316,24 @@ def _has_loaded(worker: Mapping[str, Any], wanted: Mapping[str, int]) -> bool:
     return held + refused >= wanted.get(str(worker.get("flavor")), 0) or bool(worker.get("error"))
 
 
-def _free_port(host: str, port: int) -> int:
-    """``port``, or a free one for 0. Raises `click.ClickException` when it is taken."""
+@contextlib.contextmanager
+def _kept_port(host: str, port: int) -> Iterator[int]:
+    """``port``, or a free one for 0, kept for the gateway. Raises `click.ClickException` when taken.
+
+    Linux lets two sockets that both ask for it share an address while one of them listens, and gives
+    a free port to nobody who has not named it. Elsewhere the port is only looked at.
+    """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-            found: int = probe.getsockname()[1]
-            return found
+        kept = socket.socket(family, kind, protocol)
+        try:
+            kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            kept.bind(address)
+        except OSError:
+            kept.close()
+            raise
     except OSError as error:
         elsewhere = "another port with --port N, or --port 0 for any free one"
         if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
@@ -329,6 +341,11 @@ def _free_port(host: str, port: int) -> int:
         raise click.ClickException(
             f"cannot listen on {host} port {port} ({error.strerror or error}); choose {elsewhere}"
         ) from error
+    with kept:
+        found: int = kept.getsockname()[1]
+        if sys.platform != "linux":
+            kept.close()
+        yield found
 
 
 def _is_loopback(host: str) -> bool:
