@@ -70,14 +70,15 @@ class BucketView:
 
     async def _look(self) -> None:
         try:
-            found = [one.pointer for one in await _aside(pointers, self._bucket.store)]
+            seen = await _aside(pointers, self._bucket.store)
         except (BucketError, ObjectError) as error:
             self._note(str(error))
             return
-        problem = ""
+        found, problem = seen.found, "; ".join(seen.refused)
         for target in (target for pointer in found for target in pointer.targets):
             try:
-                await self.generation(target.generation)
+                if await self.generation(target.generation) is None:
+                    problem = f"generation {target.generation}, which a pointer names, is not there"
             except (BucketError, ObjectError) as error:
                 problem = str(error)  # the others are told all the same
         self._note(problem)

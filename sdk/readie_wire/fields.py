@@ -1,10 +1,11 @@
 """Typed reading of JSON documents; what is wrong is named by its place."""
 
 import json
-import math
+import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn, Self
 
+from readie_wire.briefly import brief
 from readie_wire.versions import UnsupportedVersionError, require_readable
 
 
@@ -34,7 +35,7 @@ class Fields:
 
     def number(self, key: str) -> float:
         found = self.value.get(key, 0.0)
-        if type(found) not in (int, float) or not 0 <= found < math.inf:
+        if type(found) not in (int, float) or not 0 <= found <= sys.float_info.max:
             return self._refuse(key, "a number, 0 or more")
         return float(found)
 
@@ -65,13 +66,16 @@ class Fields:
         ]
 
     def _refuse(self, key: str, expected: str) -> NoReturn:
-        found = self.value.get(key)
-        raise self._error(f"{self.place}.{key} must be {expected}, not {found!r}")
+        found = brief(self.value.get(key))
+        raise self._error(f"{self.place}.{key} must be {expected}, not {found}")
 
 
 def parse_json(data: bytes, place: str, error: type[ValueError]) -> Any:
     """The value of a whole document. Raises ``error``."""
     try:
-        return json.loads(data)
+        value = json.loads(data)
+        # Half a surrogate pair is read as a string, and fails wherever that is stored or printed.
+        json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as problem:
         raise error(f"{place} is not JSON: {problem}") from problem
+    return value

@@ -38,6 +38,8 @@ import secrets
 import time
 from dataclasses import dataclass
 
+from readie_wire.briefly import brief
+
 DEFAULT_PREFIX = "readie:"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,127}")
 
@@ -50,7 +52,7 @@ def check_id(value: str, what: str = "id") -> str:
     """Return ``value`` when it is a safe id: 1 to 128 of letters, digits, ``_ . -``."""
     if not _ID.fullmatch(value) or ".." in value:
         raise InvalidIdError(
-            f"{what} {value!r} is not valid: 1 to 128 letters, digits, '_', '-' or '.', "
+            f"{what} {brief(value)} is not valid: 1 to 128 letters, digits, '_', '-' or '.', "
             "starting with a letter or digit and without '..'"
         )
     return value

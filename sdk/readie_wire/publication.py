@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
+from readie_wire.briefly import brief
 from readie_wire.catalogue import FLAVORS
 from readie_wire.fields import Fields, parse_json
 from readie_wire.keys import InvalidIdError, check_id
@@ -39,6 +40,7 @@ MANIFEST_NAME = "manifest.json"
 CATALOGUE_NAME = "catalogue.json"
 CHECKPOINTS_FOLDER = "checkpoints"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_TIME = re.compile(r"[0-9]{8}T[0-9]{6}")
 # Signed together with the list, so that the signature of something else can never stand for it.
 _SIGNED_AS = b"readie packing list 1\n"
 
@@ -220,7 +222,7 @@ class Pointer:
             rootfs=_id(read, "rootfs"),
             target=_target(read.part("target")),
             publication=_id(read, "publication"),
-            published=read.text("published"),
+            published=_time(read, "published"),
             previous=None if previous is None else _target(read.part("previous")),
         )
 
@@ -277,10 +279,12 @@ def check_name(name: str) -> str:
         for part in parts:
             check_id(part, "part")
     except InvalidIdError as error:
-        raise PublicationError(f"{name!r} is not the name of a published file: {error}") from error
+        raise PublicationError(
+            f"{brief(name)} is not the name of a published file: {error}"
+        ) from error
     if len(parts) != 1 and not (len(parts) == 3 and parts[0] == CHECKPOINTS_FOLDER):
         raise PublicationError(
-            f"{name!r} is not the name of a published file: it is neither at the top nor in "
+            f"{brief(name)} is not the name of a published file: it is neither at the top nor in "
             f"{CHECKPOINTS_FOLDER}/<id>/"
         )
     return name
@@ -293,7 +297,7 @@ def _target(read: Fields) -> Target:
 def _flavor(read: Fields) -> str:
     found = read.text("flavor")
     if found not in FLAVORS:
-        raise PublicationError(f"{read.place}.flavor is {found!r}; it is one of {FLAVORS}")
+        raise PublicationError(f"{read.place}.flavor is {brief(found)}; it is one of {FLAVORS}")
     return found
 
 
@@ -307,7 +311,14 @@ def _id(read: Fields, key: str) -> str:
 def _digest(read: Fields, key: str) -> str:
     found = read.text(key)
     if not _DIGEST.fullmatch(found):
-        raise PublicationError(f"{read.place}.{key} must be 64 hex digits, not {found[:80]!r}")
+        raise PublicationError(f"{read.place}.{key} must be 64 hex digits, not {brief(found)}")
+    return found
+
+
+def _time(read: Fields, key: str) -> str:
+    found = read.text(key)
+    if not _TIME.fullmatch(found):
+        raise PublicationError(f"{read.place}.{key} must be yyyymmddThhmmss, not {brief(found)}")
     return found
 
 

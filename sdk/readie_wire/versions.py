@@ -6,6 +6,8 @@ can be upgraded one process at a time; anything else is refused by name, never g
 
 import sys
 
+from readie_wire.briefly import brief
+
 ENVELOPE_VERSION = 1  # call records, call headers, worker records (field ``v``)
 READABLE_ENVELOPES = frozenset({1})
 
@@ -22,7 +24,7 @@ class UnsupportedVersionError(ValueError):
 
     def __init__(self, what: str, found: object, readable: frozenset[int]) -> None:
         accepted = ", ".join(str(number) for number in sorted(readable))
-        super().__init__(f"{what} has version {found!r}; this build reads {accepted}")
+        super().__init__(f"{what} has version {brief(found)}; this build reads {accepted}")
         self.what = what
         self.found = found
         self.readable = readable

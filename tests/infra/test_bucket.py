@@ -94,11 +94,15 @@ def test_a_list_of_strangers_altered_or_unsigned_is_refused(
         Sealed(text),
         Sealed(text.replace("manifest.json", "manifest.jsom"), sealed.signatures),
         Sealed(text, {key.public: "not base64"}),
+        Sealed(text, {key.public: "n\N{LATIN SMALL LETTER O WITH DIAERESIS}"}),
+        Sealed(text, {key.public: "AAAA"}),
+        Sealed(text, {"x" * 100_000: ""}),
         Sealed(text, {key.public: stranger.seal(text).signatures[stranger.public]}),
     ):
         target = put(store, refused)
-        with pytest.raises(UntrustedError, match=GENERATION):
+        with pytest.raises(UntrustedError, match=GENERATION) as told:
             bucket.packing_list("cpu", ANY_ROOTFS, target)
+        assert len(str(told.value)) < 1_000
     target = put(store, Sealed(text))
     believing = Bucket(store, Trust(unsigned=True))
     assert believing.packing_list("cpu", ANY_ROOTFS, target).generation == GENERATION

@@ -1,6 +1,7 @@
 """One behaviour, two stores: a directory, and a bucket of a real S3 server."""
 
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,9 @@ from readie_infra.objects import (
     open_objects,
     probe,
 )
-from readie_infra.objects.s3 import PART_BYTES
+from readie_infra.objects.s3 import PART_BYTES, S3Objects
+from support.calling import SURELY
+from support.lying_store import Lie, lying_store
 from support.s3_servers import S3Server
 
 KEY = "flavors/cpu/any/current.json"
@@ -111,7 +114,7 @@ def test_of_eight_conditional_puts_at_once_one_wins(store: ObjectStore, absent: 
     if not absent:
         store.put(KEY, b"before")
         etag = store.get(KEY).etag
-    together = threading.Barrier(RACERS)
+    together = threading.Barrier(RACERS, timeout=SURELY)
     won: list[bytes] = []
 
     def race(mine: bytes) -> None:
@@ -192,12 +195,58 @@ def test_a_profile_that_does_not_exist_is_a_setting_to_correct() -> None:
 def test_wrong_credentials_and_a_missing_bucket_are_errors_of_the_store(
     s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ObjectStoreUnavailableError, match="NoSuchBucket"):
+    with pytest.raises(
+        ObjectStoreUnavailableError, match=r"NoSuchBucket.*s3://no-such-bucket.*make"
+    ):
         open_objects("s3://no-such-bucket").get(KEY)
     url = s3.make_bucket()
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
-    with pytest.raises(ObjectStoreUnavailableError, match="SignatureDoesNotMatch"):
+    with pytest.raises(ObjectStoreUnavailableError, match=r"SignatureDoesNotMatch.*AWS_SECRET"):
         open_objects(url).get(KEY)
+
+
+def test_an_answer_without_its_headers_is_an_error_of_the_store(s3: S3Server) -> None:
+    url, key = s3.make_bucket(), "objects/x"
+    open_objects(url).put(key, b"data")
+    with lying_store(s3.port) as proxy:
+        store = open_objects(url, S3Options(endpoint_url=proxy.url))
+        proxy.tell(Lie.NO_VERSION)
+        with pytest.raises(ObjectStoreUnavailableError, match=r"cannot be read: KeyError.'ETag'"):
+            store.get(key)
+
+
+def test_a_folder_that_cannot_be_written_says_so() -> None:
+    with pytest.raises(ObjectStoreUnavailableError, match="/proc/nothing"):
+        open_objects("file:///proc/nothing").put(KEY, b"x")
+
+
+def test_what_a_reader_does_with_a_stream_is_not_blamed_on_the_store(store: ObjectStore) -> None:
+    store.put(KEY, b"data")
+    with pytest.raises(OSError, match="disk is full"), store.stream(KEY):
+        raise OSError("the disk is full")
+
+
+def test_what_a_killed_writer_left_is_dropped_once_it_is_old(
+    bucket_url: str, store: ObjectStore, tmp_path: Path
+) -> None:
+    leave_unfinished(bucket_url, store, tmp_path)
+    assert list(store.list("")) == []
+    assert store.drop_unfinished("objects/", time.time() - 3_600) == 0
+    assert store.drop_unfinished("objects/", time.time() + 3_600) == 1
+    assert store.drop_unfinished("objects/", time.time() + 3_600) == 0
+
+
+def leave_unfinished(bucket_url: str, store: ObjectStore, tmp_path: Path) -> None:
+    """As a publisher does that is killed while a large file goes up."""
+    if isinstance(store, S3Objects):
+        named = {"Bucket": bucket_url.split("/")[2], "Key": "some/prefix/objects/x"}
+        begun = store._client.create_multipart_upload(**named)
+        part = {"UploadId": begun["UploadId"], "PartNumber": 1, "Body": b"part"}
+        store._client.upload_part(**named, **part)
+    else:
+        draft = tmp_path / "bucket" / ".partial" / "0123456789abcdef"
+        draft.parent.mkdir(parents=True)
+        draft.write_bytes(b"part")
 
 
 async def test_blobs_live_in_a_bucket_as_well(store: ObjectStore) -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from readie_infra.bucket import Bucket, FoundPointer, SigningKey, Trust
+from readie_infra.bucket import Bucket, FoundPointer, SigningKey, Trust, UntrustedError
 from readie_infra.bucket.surveying import generations
 from readie_infra.objects import (
     ObjectConflictError,
@@ -23,7 +23,8 @@ from readie_pipeline.publish.collecting import collect
 from readie_pipeline.publish.pointing import read_pointer
 from readie_pipeline.publish.publishing import Published, publish, roll_back
 from readie_pipeline.publish.stocktaking import Stock
-from readie_wire.publication import ANY_ROOTFS, INTENTS, POINTERS
+from readie_wire.publication import ANY_ROOTFS, INTENTS, POINTERS, manifest_key, pointer_key
+from support.calling import SURELY
 from support.generations import EMPTY
 from support.published import IMAGE, DyingStore, Killed, quietly, stock_of, write_captured
 
@@ -145,8 +146,8 @@ def test_of_eight_publishers_one_wins_and_seven_say_so(
     for n in range(PUBLISHERS):
         write_captured(tmp_path / f"g{n}", {EMPTY: []}, created=f"2026010{n}T000000")
         stocks.append(stock_of(tmp_path / f"g{n}"))
-    start = threading.Barrier(PUBLISHERS)
-    at_the_end = threading.Barrier(PUBLISHERS)
+    start = threading.Barrier(PUBLISHERS, timeout=SURELY)
+    at_the_end = threading.Barrier(PUBLISHERS, timeout=SURELY)
     ends: list[Published | Exception] = []
 
     def race(stock: Stock) -> None:
@@ -252,3 +253,56 @@ def test_a_rollback_brings_the_previous_one_back_and_a_second_one_undoes_it(
 
 def _later(hours: float) -> float:
     return time.time() + hours * HOUR
+
+
+def test_what_the_bucket_lost_of_the_current_generation_is_sent_again(
+    store: ObjectStore, key: SigningKey, old: Stock
+) -> None:
+    publish(store, old, key, quietly)
+    before = current(store)
+    store.delete(old.listed.file(f"checkpoints/{EMPTY}/{IMAGE}").key)
+    assert not is_whole(store, key)
+    done = publish(store, old, key, quietly)
+    assert done.unchanged
+    assert done.sent > 50_000
+    assert current(store) == before
+    assert is_whole(store, key)
+
+
+def test_an_object_that_the_store_cut_short_is_not_taken_for_whole_by_the_next_try(
+    store: ObjectStore, key: SigningKey, old: Stock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = store.put
+    victim = old.listed.file(f"checkpoints/{EMPTY}/{IMAGE}").key
+
+    def cutting(at: str, source: bytes | Path) -> None:
+        put(at, source.read_bytes()[:-9] if at == victim and isinstance(source, Path) else source)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "put", cutting)
+        with pytest.raises(PublishError, match=victim):
+            publish(store, old, key, quietly)
+    publish(store, old, key, quietly)
+    assert is_whole(store, key)
+
+
+def test_a_list_that_nobody_can_read_is_replaced_and_another_one_is_not(
+    store: ObjectStore, key: SigningKey, old: Stock, tmp_path: Path
+) -> None:
+    publish(store, old, key, quietly)
+    place = manifest_key("cpu", old.manifest.generation)
+    store.put(place, store.get(place).data[:-50])
+    assert publish(store, old, key, quietly).unchanged
+    assert is_whole(store, key)
+    stranger = SigningKey.create(tmp_path / "stranger.pem")
+    with pytest.raises(PublishError, match="another signature"):
+        publish(store, old, stranger, quietly)
+
+
+def test_a_pointer_that_nobody_can_read_is_named_with_what_helps(
+    store: ObjectStore, key: SigningKey, old: Stock
+) -> None:
+    place = pointer_key("cpu", ANY_ROOTFS)
+    store.put(place, b"{")
+    with pytest.raises(UntrustedError, match=f"delete {place} and publish again"):
+        publish(store, old, key, quietly)

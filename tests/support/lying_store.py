@@ -21,6 +21,7 @@ class Lie(Enum):
     CUT_SHORT = "the last bytes are missing, and the stated length agrees"
     ZERO_FILLED = "a part in the middle is zeros"
     FAILS = "the server answers 500"
+    NO_VERSION = "the header with the object's version is missing"
     ODD_CHECKSUM = "a checksum of other bytes than those of the answer"
 
 
@@ -120,6 +121,8 @@ def _answer(
         status, headers, sent = 500, [], b""
     to.send_response(status)
     for name, value in headers:
+        if name.lower() == "etag" and lie is Lie.NO_VERSION:
+            continue
         if name.lower() not in ("content-length", "transfer-encoding", "connection"):
             to.send_header(name, value)
     stated = {name.lower(): value for name, value in headers}.get("content-length")

@@ -1,4 +1,5 @@
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ FILES = (
 )
 LISTED = PackingList("cpu", "20260101T000000-01234567", "any", "fork", FILES)
 TARGET = Target("20260101T000000-01234567", SHA)
+POINTER = Pointer("cpu", "any", TARGET, "pub-1", "20260101T000000", previous=TARGET)
 
 
 @pytest.mark.parametrize(
@@ -96,3 +98,36 @@ def test_what_is_no_document_is_refused(data: bytes) -> None:
     for kind in (PackingList, Sealed, Pointer, Intent, Marks):
         with pytest.raises(PublicationError):
             kind.load(data)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=8,
+)
+NAMES = st.sampled_from(
+    ["target", "previous", "published", "files", "unused", "signatures", "text"]
+)
+
+
+@given(st.dictionaries(NAMES, JSON))
+def test_whatever_a_document_holds_it_is_read_or_refused(changes: dict[str, Any]) -> None:
+    for document in (LISTED, POINTER, Sealed("text"), Intent("p", "g", ()), Marks()):
+        data = json.dumps({**json.loads(document.dump()), **changes}).encode()
+        with suppress(PublicationError):
+            type(document).load(data).dump()
+
+
+@pytest.mark.parametrize("text", [r"\ud800", "x" * 100_000, r"\u001b[2J"])
+def test_a_text_from_outside_neither_breaks_nor_fills_a_message(text: str) -> None:
+    for key in ("flavor", "published", "version", "publication"):
+        data = json.dumps({**json.loads(POINTER.dump()), key: "TEXT"}).replace("TEXT", text)
+        with pytest.raises(PublicationError) as refused:
+            Pointer.load(data.encode())
+        assert len(str(refused.value).encode()) < 1_000
+        assert str(refused.value).isprintable()
+
+
+def test_a_number_beyond_all_measure_is_refused() -> None:
+    with pytest.raises(PublicationError, match="must be a number"):
+        Marks.load(b'{"version": 1, "unused": {"key": 1%s}}' % (b"0" * 400))

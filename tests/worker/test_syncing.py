@@ -436,3 +436,52 @@ async def test_an_unsigned_or_strange_generation_is_not_followed_unless_that_is_
     made = put(4, signed_by=None)
     async with follow(trust=Trust(unsigned=True)) as sync:
         await until(lambda: served(sync) == made.generation)
+
+
+async def test_one_damaged_object_keeps_no_other_checkpoint_of_a_first_generation_away(
+    put: Publish, follow: Follow, store: ObjectStore, tmp_path: Path
+) -> None:
+    made = put(1)
+    image = stock_of(tmp_path / "captured-1").listed.file(FIRST_PAGES).key
+    right = store.get(image).data
+    store.put(image, b"other bytes")
+    async with follow() as sync:
+        await until(lambda: "does not expand" in sync.error)
+        assert arrived(sync) == {"checkpoint_1", EMPTY}
+        left_out = sync.left_out(made.generation)
+        assert [(name, one.kind) for name, one in left_out.items()] == [
+            ("checkpoint_2", RefusalKind.DAMAGED)
+        ]
+        store.put(image, right)
+        await until(lambda: not sync.error)
+        assert same_images(sync, tmp_path / "captured-1")
+
+
+@pytest.mark.parametrize("text", [r"\ud800", "no list"])
+async def test_no_document_that_anybody_wrote_ends_a_worker(
+    put: Publish, follow: Follow, store: ObjectStore, key: SigningKey, text: str
+) -> None:
+    made = put(1)
+    sealed = json.dumps({"text": "TEXT", "signatures": {key.public: "AAAA"}}).replace("TEXT", text)
+    async with follow() as sync:
+        await until(lambda: served(sync) == made.generation)
+        store.put(manifest_key("cpu", EVIL), sealed.encode())
+        base = read_pointer(store, "cpu", ANY_ROOTFS)
+        target = Target(EVIL, sha256(sealed.encode()).hexdigest())
+        point(store, base, new_pointer(base, "cpu", ANY_ROOTFS, target))
+        await until(lambda: f"generation {EVIL} is refused" in sync.error)
+        roll_back(store, "cpu", ANY_ROOTFS)
+        await until(lambda: not sync.error)
+        assert served(sync) == made.generation
+
+
+async def test_a_disk_that_went_away_does_not_end_a_worker(put: Publish, follow: Follow) -> None:
+    made = put(1)
+    async with follow(in_use=lambda: {made.generation}) as sync:
+        await until(lambda: served(sync) == made.generation and not sync.error)
+        place = sync.root.parent
+        place.rename(place.with_name("gone"))
+        await until(lambda: "No such file" in sync.error)
+        place.with_name("gone").rename(place)
+        await until(lambda: not sync.error)
+        assert served(sync) == made.generation

@@ -6,9 +6,11 @@ import os
 import secrets
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from readie_infra.flushing import flush
 from readie_wire.keys import InvalidIdError, check_id
 from readie_wire.publication import (
     CATALOGUE_NAME,
@@ -22,6 +24,7 @@ from readie_worker.errors import ConfigurationError
 
 # No published name begins with a dot, so none of these can be one.
 _LIST = ".packing-list.json"
+_LIST_DRAFT = ".packing-list.json.part"
 _ARRIVING = ".arriving"
 _IN_USE = ".in-use"
 _LEADER = ".leader"
@@ -65,10 +68,13 @@ class LocalGenerations:
         """Keep these, and no others, from being removed by the leader."""
         for generation in self._locks.keys() - set(generations):
             released = self._locks.pop(generation)
-            os.utime(released)  # when it was used last
+            with suppress(OSError):
+                os.utime(released)  # when it was used last
             os.close(released)
         for generation in set(generations) - self._locks.keys():
-            if (self.root / generation).is_dir():
+            # One that is not from here, or is gone by now, or a disk on which nothing can be made:
+            # its files are then used for as long as they are there.
+            with suppress(OSError):
                 lock = _lock(self.root / generation / _IN_USE, fcntl.LOCK_SH)
                 if lock is not None:
                     self._locks[generation] = lock
@@ -101,7 +107,11 @@ class LocalGenerations:
         place = self.root / listed.generation
         for folder in (CHECKPOINTS_FOLDER, _ARRIVING):
             (place / folder).mkdir(parents=True, exist_ok=True)
-        (place / _LIST).write_bytes(listed.dump())
+        if self.packing_list(listed.generation) != listed:
+            draft = place / _LIST_DRAFT
+            draft.write_bytes(listed.dump())
+            flush(draft)
+            draft.replace(place / _LIST)
         return place
 
     def target(self, listed: PackingList, file: PublishedFile) -> Path:

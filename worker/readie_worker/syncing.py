@@ -13,8 +13,15 @@ from typing import Any
 
 import structlog
 
-from readie_infra.bucket import Bucket, BucketError, FoundPointer, NotPublishedError, fetch
-from readie_infra.objects import ObjectError
+from readie_infra.bucket import (
+    Bucket,
+    BucketError,
+    CorruptObjectError,
+    FoundPointer,
+    NotPublishedError,
+    fetch,
+)
+from readie_infra.objects import ObjectError, ObjectMissingError
 from readie_wire.catalogue import CatalogueError, load_catalogue
 from readie_wire.holdings import Refusal, RefusalKind, SyncState
 from readie_wire.manifest import ManifestError, load_manifest
@@ -125,11 +132,14 @@ class BucketSync:
             raise
 
     def _step(self) -> None:
-        leads = self._local.lead()  # else another worker of this machine does it for all
-        self._tell(leads=leads)
-        if leads:
-            self._follow()
-        self.stored = self._local.stored()
+        try:
+            leads = self._local.lead()  # else another worker of this machine does it for all
+            self._tell(leads=leads)
+            if leads:
+                self._follow()
+            self.stored = self._local.stored()
+        except OSError as error:  # of the disk: what was read from it before is served on
+            self._not_followed(error)
 
     def _follow(self) -> None:
         try:
@@ -142,12 +152,15 @@ class BucketSync:
                 self._put_off.next_time(found)
                 self._sync(found)
         except (BucketError, ObjectError, GenerationError, OSError) as error:
-            if str(error) != self.error:
-                log.warning("bucket not followed", reason=str(error), kept=self._local.exposed)
-            self._tell(error=str(error), failures=self.state.failures + 1)
+            self._not_followed(error)
         finally:
             self._progress = ""
             self._tell(arriving="", arriving_bytes=0, arrived_bytes=0)
+
+    def _not_followed(self, error: Exception) -> None:
+        if str(error) != self.error:
+            log.warning("bucket not followed", reason=str(error), kept=self._local.exposed)
+        self._tell(error=str(error), failures=self.state.failures + 1)
 
     def _look(self) -> FoundPointer | None:
         """The pointer, when it is not the one that has been dealt with."""
@@ -189,13 +202,7 @@ class BucketSync:
         if self._local.exposed is None:
             self._expose(listed.generation)
         previous = _previous(found)
-        left_out: dict[str, Refusal] = {}
-        self._left_out = (listed.generation, left_out)
-        for checkpoint in order:
-            reason = self._bring_checkpoint(listed, checkpoint, known, previous)
-            if reason:
-                left_out = {**left_out, checkpoint: Refusal(RefusalKind.DISK, reason)}
-                self._left_out = (listed.generation, left_out)
+        left_out = self._bring_checkpoints(listed, order, known, previous)
         if self._local.exposed != listed.generation:
             self._expose(listed.generation)
         seconds = time.monotonic() - began
@@ -213,6 +220,33 @@ class BucketSync:
         )
         for generation in self._local.removable({listed.generation, *previous}):
             self._remove(generation, "it is neither current nor previous")
+
+    def _bring_checkpoints(
+        self,
+        listed: PackingList,
+        order: Sequence[str],
+        known: Mapping[str, Path],
+        previous: Collection[str],
+    ) -> Mapping[str, Refusal]:
+        """All that there is room for; those left out. Raises for an object that is not right.
+
+        It does so after the others have been brought: a first generation is served without it.
+        """
+        left_out: dict[str, Refusal] = {}
+        self._left_out = (listed.generation, left_out)
+        spoilt: BucketError | ObjectError | None = None
+        for checkpoint in order:
+            try:
+                refusal = self._bring_checkpoint(listed, checkpoint, known, previous)
+            except (CorruptObjectError, ObjectMissingError) as error:
+                spoilt = spoilt or error
+                refusal = Refusal(RefusalKind.DAMAGED, str(error))
+            if refusal is not None:
+                left_out = {**left_out, checkpoint: refusal}
+                self._left_out = (listed.generation, left_out)
+        if spoilt is not None:
+            raise spoilt
+        return left_out
 
     def _by_value(self, place: Path, listed: PackingList) -> Sequence[str]:
         """The checkpoints, what is expected to save most first. Raises `GenerationError`."""
@@ -238,17 +272,17 @@ class BucketSync:
         checkpoint: str,
         known: Mapping[str, Path],
         previous: Collection[str],
-    ) -> str:
-        """Why it is left out; empty when it is here."""
+    ) -> Refusal | None:
+        """Why it is left out; None when it is here. Raises `BucketError`, `ObjectError`, `OSError`."""
         size = listed.checkpoint_sizes[checkpoint]
         if self._local.has(listed, checkpoint):
             self._tell(arrived_bytes=self.state.arrived_bytes + size)
-            return ""
+            return None
         files = [file for file in listed.files if file.checkpoint == checkpoint]
         lacking = [file for file in files if not self._local.target(listed, file).exists()]
         new = sum(file.size for file in lacking if file.sha256 not in known)
         if reason := self._no_room(new, listed.generation, previous):
-            return reason
+            return Refusal(RefusalKind.DISK, reason)
         began, before = time.monotonic(), self.state.fetched_bytes
         self._progress = f"{checkpoint} of {listed.generation} is arriving"
         for file in files:
@@ -263,7 +297,7 @@ class BucketSync:
             fetched_bytes=self.state.fetched_bytes - before,
             still_to_come=max(0, self.state.arriving_bytes - self.state.arrived_bytes),
         )
-        return ""
+        return None
 
     def _bring(self, listed: PackingList, file: PublishedFile, known: Mapping[str, Path]) -> None:
         """A file to its target: left there by an earlier try, from another generation, or fetched."""

@@ -11,6 +11,7 @@ from typing import IO, cast
 import zstandard
 
 from readie_infra.bucket.errors import CorruptObjectError
+from readie_infra.flushing import flush
 from readie_infra.objects import ObjectMissingError, ObjectStore, ObjectStoreUnavailableError
 from readie_wire.publication import PublishedFile, object_key
 
@@ -59,7 +60,7 @@ def fetch(
         draft.replace(target)
     finally:
         draft.unlink(missing_ok=True)
-    flush_folder(target.parent)
+    flush(target.parent)
 
 
 def expand(store: ObjectStore, file: PublishedFile, write: Callable[[bytes], object]) -> None:
@@ -103,15 +104,6 @@ def _expand(
     if digest.hexdigest() != sha256:
         raise CorruptObjectError(f"{name} has {size} bytes with another sha256 than was published")
     return size
-
-
-def flush_folder(path: Path) -> None:
-    """What was renamed into the folder stays there when the machine dies. Raises `OSError`."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class _Hashing(io.RawIOBase):

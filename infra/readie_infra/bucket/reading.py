@@ -85,7 +85,10 @@ def _pointer(found: Document, flavor: str, rootfs: str) -> FoundPointer:
     try:
         pointer = Pointer.load(found.data)
     except PublicationError as error:
-        raise UntrustedError(f"the pointer of {flavor}/{rootfs} is refused: {error}") from error
+        raise UntrustedError(
+            f"the pointer of {flavor}/{rootfs} is refused: {error}; delete "
+            f"{pointer_key(flavor, rootfs)} and publish again"
+        ) from error
     if (pointer.flavor, pointer.rootfs) != (flavor, rootfs):
         raise UntrustedError(
             f"the pointer of {flavor}/{rootfs} is one of {pointer.flavor}/{pointer.rootfs}"

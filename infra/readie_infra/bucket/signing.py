@@ -4,7 +4,6 @@ Whoever may write to a bucket could otherwise run code on every worker.
 """
 
 import base64
-import binascii
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,7 +15,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from readie_infra.bucket.errors import UntrustedError
 from readie_infra.errors import SettingsError
+from readie_wire.briefly import brief
 from readie_wire.publication import Sealed
+
+SIGNERS_SHOWN = 3  # in a message
 
 _SCHEME = "ed25519:"
 
@@ -89,10 +91,10 @@ class Trust:
             try:
                 signature = base64.b64decode(sealed.signatures[key], validate=True)
                 _public_key(key).verify(signature, sealed.signed)
-            except (InvalidSignature, binascii.Error) as error:
+            except (InvalidSignature, ValueError) as error:  # ValueError: it is no base64
                 raise UntrustedError(f"its signature by {key} is wrong") from error
             return sealed.text
-        by = ", ".join(sorted(sealed.signatures)) or "nobody"
+        by = ", ".join(brief(key) for key in sorted(sealed.signatures)[:SIGNERS_SHOWN]) or "nobody"
         raise UntrustedError(f"it is signed by {by}, and by none of the keys that are pinned here")
 
 

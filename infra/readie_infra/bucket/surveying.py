@@ -2,11 +2,10 @@
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
-from readie_infra.bucket.errors import BucketError, NotPublishedError
-from readie_infra.bucket.reading import Bucket, FoundPointer
+from readie_infra.bucket.errors import BucketError, NotPublishedError, UntrustedError
+from readie_infra.bucket.reading import Bucket
 from readie_infra.bucket.signing import Trust
 from readie_infra.objects import ObjectStore
 from readie_wire.keys import InvalidIdError, check_id
@@ -14,6 +13,7 @@ from readie_wire.publication import (
     GENERATIONS,
     POINTERS,
     PackingList,
+    Pointer,
     PublicationError,
     Sealed,
     Target,
@@ -41,14 +41,27 @@ class Held:
         return manifest_key(self.flavor, self.target.generation)
 
 
-def pointers(store: ObjectStore) -> list[FoundPointer]:
-    """Every pointer. Raises `UntrustedError` for one that cannot be read, and `ObjectError`."""
+@dataclass(frozen=True, slots=True)
+class Pointers:
+    """Those of a bucket that can be read, and why each of the others cannot."""
+
+    found: Sequence[Pointer]
+    refused: Sequence[str]
+
+
+def pointers(store: ObjectStore) -> Pointers:
+    """Raises `ObjectError`."""
     bucket = Bucket(store, Trust(unsigned=True))  # a pointer is not signed: what it names is
-    found = []
+    found: list[Pointer] = []
+    refused: list[str] = []
     for flavor, rootfs in _named(store, POINTERS, pointer_key):
-        with suppress(NotPublishedError):  # removed since it was listed
-            found.append(bucket.current(flavor, rootfs))
-    return found
+        try:
+            found.append(bucket.current(flavor, rootfs).pointer)
+        except NotPublishedError:  # removed since it was listed
+            continue
+        except UntrustedError as error:
+            refused.append(str(error))
+    return Pointers(found, refused)
 
 
 def generations(store: ObjectStore, trust: Trust) -> list[Held]:

@@ -6,7 +6,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -57,7 +57,9 @@ class DirectoryObjects:
 
     @contextmanager
     def stream(self, key: str, offset: int = 0) -> Iterator[Iterator[bytes]]:
-        with _translated(key), self._path(key).open("rb") as file:
+        with _translated(key):
+            file = self._path(key).open("rb")
+        with file:
             file.seek(offset)
             yield _chunks(key, file)
 
@@ -72,12 +74,12 @@ class DirectoryObjects:
 
     def put(self, key: str, source: bytes | Path) -> None:
         path = self._path(key)
-        with _translated(key), self._draft(path, source) as draft:
+        with _written(key), self._draft(path, source) as draft:
             draft.replace(path)
 
     def put_if_absent(self, key: str, data: bytes) -> None:
         path = self._path(key)
-        with _translated(key), self._draft(path, data) as draft:
+        with _written(key), self._draft(path, data) as draft:
             try:
                 path.hardlink_to(draft)
             except FileExistsError as error:
@@ -85,7 +87,7 @@ class DirectoryObjects:
 
     def put_if_match(self, key: str, data: bytes, etag: str) -> None:
         path = self._path(key)
-        with _translated(key), self._draft(path, data) as draft, self._lock():
+        with _written(key), self._draft(path, data) as draft, self._lock():
             try:
                 found = _tag(path.read_bytes())
             except FileNotFoundError:
@@ -114,6 +116,17 @@ class DirectoryObjects:
         path = self._path(key)
         with _translated(key):
             path.unlink(missing_ok=True)
+
+    def drop_unfinished(self, prefix: str, before: float) -> int:
+        """Whatever the key: a draft does not tell it."""
+        dropped = 0
+        with _translated(prefix):
+            for draft in (self._root / _PARTIAL).glob("*"):
+                with suppress(FileNotFoundError):  # it has just got its name
+                    if draft.stat().st_mtime < before:
+                        draft.unlink()
+                        dropped += 1
+        return dropped
 
     def _path(self, key: str) -> Path:
         return self._root.joinpath(*check_key(key).split("/"))
@@ -161,5 +174,14 @@ def _translated(key: str) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise ObjectMissingError(key, "there is none") from error
+    except OSError as error:
+        raise ObjectStoreUnavailableError(key, str(error)) from error
+
+
+@contextmanager
+def _written(key: str) -> Iterator[None]:
+    """As `_translated`; what is missing to a writer is a place to write to."""
+    try:
+        yield
     except OSError as error:
         raise ObjectStoreUnavailableError(key, str(error)) from error

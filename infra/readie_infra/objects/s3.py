@@ -1,7 +1,7 @@
 """S3, and servers that speak like it, by boto3. The one file that knows boto3."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -38,6 +38,18 @@ PARTS_TOGETHER = 4
 CONFLICTS = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "412", "409"})
 MISSING = frozenset({"NoSuchKey", "NotFound", "404"})
 NOT_MODIFIED = frozenset({"NotModified", "304"})
+_CREDENTIALS = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile"
+_RIGHTS = (
+    "workers and gateways have to get objects, publishers also to put, list and delete them; without "
+    "the right to list, what is not there looks forbidden"
+)
+REMEDIES = {
+    "NoSuchBucket": "make the bucket, or correct its name",
+    "InvalidAccessKeyId": _CREDENTIALS,
+    "SignatureDoesNotMatch": _CREDENTIALS,
+    "AccessDenied": _RIGHTS,
+    "403": _RIGHTS,
+}
 
 
 class S3Objects:
@@ -50,11 +62,11 @@ class S3Objects:
         self.url = f"s3://{bucket}/{prefix}".rstrip("/")
 
     def get(self, key: str) -> Document:
-        with _translated(key):
+        with self._translated(key):
             return self._read(key, self._client.get_object(**self._named(key)))
 
     def get_changed(self, key: str, etag: str) -> Document | None:
-        with _translated(key):
+        with self._translated(key):
             try:
                 answer = self._client.get_object(**self._named(key), IfNoneMatch=etag)
             except ClientError as error:
@@ -66,23 +78,21 @@ class S3Objects:
     @contextmanager
     def stream(self, key: str, offset: int = 0) -> Iterator[Iterator[bytes]]:
         wanted = {"Range": f"bytes={offset}-"} if offset else {}
-        with _translated(key):
+        with self._translated(key):
             body = self._client.get_object(**self._named(key), **wanted)["Body"]
-            try:
-                yield _chunks(key, body)
-            finally:
-                body.close()
+        with closing(body):
+            yield self._chunks(key, body)
 
     def head(self, key: str) -> Head | None:
         try:
-            with _translated(key):
+            with self._translated(key):
                 found = self._client.head_object(**self._named(key))
+                return Head(found["ContentLength"], found["LastModified"].timestamp())
         except ObjectMissingError:
             return None
-        return Head(found["ContentLength"], found["LastModified"].timestamp())
 
     def put(self, key: str, source: bytes | Path) -> None:
-        with _translated(key):
+        with self._translated(key):
             if isinstance(source, bytes):
                 self._client.put_object(**self._named(key), Body=source)
                 return
@@ -95,27 +105,40 @@ class S3Objects:
             self._client.upload_file(str(source), named["Bucket"], named["Key"], Config=parts)
 
     def put_if_absent(self, key: str, data: bytes) -> None:
-        with _translated(key):
+        with self._translated(key):
             self._client.put_object(**self._named(key), Body=data, IfNoneMatch="*")
 
     def put_if_match(self, key: str, data: bytes, etag: str) -> None:
         try:
-            with _translated(key):
+            with self._translated(key):
                 self._client.put_object(**self._named(key), Body=data, IfMatch=etag)
         except ObjectMissingError as error:
             raise ObjectConflictError(key, "it is gone by now") from error
 
     def list(self, prefix: str) -> Iterator[Listed]:
         pages = self._client.get_paginator("list_objects_v2")
-        with _translated(prefix):
+        with self._translated(prefix):
             for page in pages.paginate(Bucket=self._bucket, Prefix=self._prefix + prefix):
                 for found in page.get("Contents", ()):
                     key = found["Key"].removeprefix(self._prefix)
                     yield Listed(key, found["Size"], found["LastModified"].timestamp())
 
     def delete(self, key: str) -> None:
-        with _translated(key):
+        with self._translated(key):
             self._client.delete_object(**self._named(key))
+
+    def drop_unfinished(self, prefix: str, before: float) -> int:
+        pages = self._client.get_paginator("list_multipart_uploads")
+        dropped = 0
+        with self._translated(prefix):
+            for page in pages.paginate(Bucket=self._bucket, Prefix=self._prefix + prefix):
+                for found in page.get("Uploads", ()):
+                    if found["Initiated"].timestamp() < before:
+                        self._client.abort_multipart_upload(
+                            Bucket=self._bucket, Key=found["Key"], UploadId=found["UploadId"]
+                        )
+                        dropped += 1
+        return dropped
 
     def _named(self, key: str) -> dict[str, str]:
         return {"Bucket": self._bucket, "Key": self._prefix + check_key(key)}
@@ -128,6 +151,29 @@ class S3Objects:
                 key, f"over {DOCUMENT_LIMIT_BYTES} bytes, the limit of a document"
             )
         return Document(data, answer["ETag"])
+
+    def _chunks(self, key: str, body: Any) -> Iterator[bytes]:
+        with self._translated(key):
+            yield from body.iter_chunks(CHUNK_BYTES)
+
+    @contextmanager
+    def _translated(self, key: str) -> Iterator[None]:
+        try:
+            yield
+        except ClientError as error:
+            code = _code(error)
+            if code in MISSING:
+                raise ObjectMissingError(key, "there is none") from error
+            if code in CONFLICTS:
+                raise ObjectConflictError(key, "somebody else was first") from error
+            remedy = REMEDIES.get(code, "")
+            detail = f"{error} ({self.url}){remedy and '; '}{remedy}"
+            raise ObjectStoreUnavailableError(key, detail) from error
+        except (BotoCoreError, Boto3Error, OSError) as error:
+            raise ObjectStoreUnavailableError(key, f"{error} ({self.url})") from error
+        except (KeyError, ValueError) as error:  # of boto3, which believes what servers say
+            detail = f"{self.url} gives an answer that cannot be read: {error!r}"
+            raise ObjectStoreUnavailableError(key, detail) from error
 
 
 def make_client(
@@ -174,11 +220,6 @@ def make_client(
     return client
 
 
-def _chunks(key: str, body: Any) -> Iterator[bytes]:
-    with _translated(key):
-        yield from body.iter_chunks(CHUNK_BYTES)
-
-
 def _is_aws(url: str) -> bool:
     host = urlsplit(url).hostname or ""
     return host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
@@ -186,18 +227,3 @@ def _is_aws(url: str) -> bool:
 
 def _code(error: ClientError) -> str:
     return str(error.response.get("Error", {}).get("Code", ""))
-
-
-@contextmanager
-def _translated(key: str) -> Iterator[None]:
-    try:
-        yield
-    except ClientError as error:
-        code = _code(error)
-        if code in MISSING:
-            raise ObjectMissingError(key, "there is none") from error
-        if code in CONFLICTS:
-            raise ObjectConflictError(key, "somebody else was first") from error
-        raise ObjectStoreUnavailableError(key, str(error)) from error
-    except (BotoCoreError, Boto3Error, OSError) as error:
-        raise ObjectStoreUnavailableError(key, str(error)) from error

@@ -88,6 +88,13 @@ class ObjectStore(Protocol):
         """Remove an object; one that is not there is no error."""
         ...
 
+    def drop_unfinished(self, prefix: str, before: float) -> int:
+        """Remove what writers that died before then (seconds since 1970) left of objects; how many.
+
+        These are no objects, so no listing shows them, and they take room all the same.
+        """
+        ...
+
 
 def check_key(key: str) -> str:
     """Return ``key`` when each of its parts is a safe id. Raises `ObjectKeyError`."""

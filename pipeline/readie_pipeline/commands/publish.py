@@ -55,13 +55,13 @@ def publish(
     done = publish_stock(store, stock, key, terminal.track)
     listed, pointer = done.listed, done.pointer
     place = f"{listed.flavor}/{listed.rootfs}"
-    if done.unchanged:
-        terminal.say(f"generation {listed.generation} is current for {place} already")
-        return
     terminal.say(
         f"{len(listed.files)} files, {listed.size / MEGABYTE:.1f} MB; "
         f"{done.sent / MEGABYTE:.1f} MB went to {store.url}"
     )
+    if done.unchanged:
+        terminal.say(f"generation {listed.generation} is current for {place} already")
+        return
     terminal.say(f"generation {listed.generation} is current for {place}")
     if pointer.previous is not None:
         terminal.say(f"it replaces {pointer.previous.generation}; `rollback` brings that back")

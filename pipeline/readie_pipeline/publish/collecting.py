@@ -6,7 +6,13 @@ from dataclasses import dataclass
 
 from readie_infra.bucket import Trust
 from readie_infra.bucket.surveying import generations, pointers
-from readie_infra.objects import Document, ObjectConflictError, ObjectMissingError, ObjectStore
+from readie_infra.objects import (
+    Document,
+    ObjectConflictError,
+    ObjectMissingError,
+    ObjectStore,
+    ObjectStoreUnavailableError,
+)
 from readie_pipeline.errors import PublishError
 from readie_wire.publication import (
     GENERATIONS,
@@ -17,6 +23,7 @@ from readie_wire.publication import (
     Intent,
     Marks,
     PublicationError,
+    Target,
     manifest_key,
 )
 
@@ -25,12 +32,18 @@ PROBES = "probes/"
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """``marked`` are newly seen as unused, ``deleted`` are gone; ``freed`` bytes were theirs."""
+    """``marked`` are newly seen as unused, ``deleted`` are gone; ``freed`` bytes were theirs.
+
+    ``unfinished`` are uploads of killed publishers that were removed; ``problem`` says why those
+    could not be looked for.
+    """
 
     kept: int
     marked: int
     deleted: int
     freed: int
+    unfinished: int = 0
+    problem: str = ""
 
 
 def collect(
@@ -66,11 +79,14 @@ def collect(
     remaining = {key: since for key, since in unused.items() if key not in {*deleted, *still_used}}
     _write(store, Marks(remaining), etag)
     _sweep_leftovers(store, now - min_age_s)
+    unfinished, problem = _drop_unfinished(store, now - min_age_s)
     return Collected(
         kept=len(stored) - len(deleted),
         marked=len(unused.keys() - seen.unused.keys()),
         deleted=len(deleted),
         freed=sum(stored[key].size for key in deleted),
+        unfinished=unfinished,
+        problem=problem,
     )
 
 
@@ -102,24 +118,26 @@ def _used(store: ObjectStore, keep: int, before: float) -> set[str]:
     used: set[str] = set()
     for intent in _intents(store, before):
         used.update(intent.keys)
-    current = {
-        (found.pointer.flavor, target)
-        for found in pointers(store)
-        for target in found.pointer.targets
-    }
+    named = pointers(store)
+    if named.refused:
+        raise PublishError(f"{named.refused[0]}: nothing is collected")
+    current = {(one.flavor, target) for one in named.found for target in one.targets}
+    readable: set[tuple[str, Target]] = set()
     newest: dict[tuple[str, str], int] = {}
     # Whoever signed it: a list decides here what is kept, never what is run.
     for held in generations(store, Trust(unsigned=True)):
         if held.listed is None:
             continue
+        readable.add((held.flavor, held.target))
         kind = (held.flavor, held.listed.rootfs)
         newest[kind] = newest.get(kind, 0) + 1
         if (held.flavor, held.target) in current or newest[kind] <= keep:
             used |= {held.key, *held.listed.keys}
-    named = {manifest_key(flavor, target.generation) for flavor, target in current}
-    if missing := named - used:
+    lost = {manifest_key(flavor, target.generation) for flavor, target in current - readable}
+    if lost:
         raise PublishError(
-            f"{min(missing)}, which a pointer names, cannot be read: nothing is collected"
+            f"{min(lost)}, which a pointer names, is gone or cannot be read: nothing is collected. "
+            "Publish that generation again"
         )
     return used
 
@@ -145,6 +163,14 @@ def _sweep_leftovers(store: ObjectStore, before: float) -> None:
         for entry in list(store.list(space)):
             if entry.modified < before:
                 store.delete(entry.key)
+
+
+def _drop_unfinished(store: ObjectStore, before: float) -> tuple[int, str]:
+    """How many, and what hinders: not every store lists uploads, or lets everybody do so."""
+    try:
+        return store.drop_unfinished(OBJECTS, before), ""
+    except ObjectStoreUnavailableError as error:
+        return 0, str(error)
 
 
 def _marks(store: ObjectStore) -> tuple[Marks, str | None]:

@@ -3,7 +3,7 @@
 import hashlib
 from dataclasses import dataclass
 
-from readie_infra.bucket import Bucket, FoundPointer, SigningKey, Trust
+from readie_infra.bucket import Bucket, FoundPointer, SigningKey, Trust, UntrustedError
 from readie_infra.objects import ObjectConflictError, ObjectMissingError, ObjectStore, probe
 from readie_pipeline.errors import PublishError
 from readie_pipeline.publish.pointing import intending, new_pointer, point, read_pointer
@@ -14,7 +14,10 @@ from readie_wire.publication import Intent, PackingList, Pointer, Sealed, Target
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What came of it. ``sent`` in bytes; ``unchanged``: it was current already."""
+    """What came of it. ``sent`` in bytes; ``unchanged``: it was current already.
+
+    If something was sent then, it had been lost from the bucket.
+    """
 
     pointer: Pointer
     listed: PackingList
@@ -36,14 +39,13 @@ def publish(store: ObjectStore, stock: Stock, key: SigningKey | None, track: Tra
     text = listed.dump().decode()
     sealed = (Sealed(text) if key is None else key.seal(text)).dump()
     target = Target(listed.generation, hashlib.sha256(sealed).hexdigest())
-    if base is not None and base.pointer.target == target:
-        require_all(store, listed.keys)
-        return Published(base.pointer, listed, sent=0, unchanged=True)
     pointer = new_pointer(base, listed.flavor, listed.rootfs, target)
     with intending(store, _intent(pointer, listed)):
         sent = upload(store, stock, track)
         _put_manifest(store, listed, sealed)
         require_all(store, listed.keys)
+        if base is not None and base.pointer.target == target:
+            return Published(base.pointer, listed, sent, unchanged=True)
         point(store, base, pointer)
     return Published(pointer, listed, sent)
 
@@ -80,12 +82,23 @@ def _put_manifest(store: ObjectStore, listed: PackingList, sealed: bytes) -> Non
     try:
         store.put_if_absent(key, sealed)
     except ObjectConflictError as error:
-        # Ours from a run that was cut short, or by a client that repeated a put.
-        if store.get(key).data != sealed:
+        found = store.get(key)
+        if found.data == sealed:  # from a run that was cut short, or by a client that repeats puts
+            return
+        if _is_readable(store, listed, found.data):
             raise PublishError(
                 f"generation {listed.generation} is in {store.url} with other files or another "
                 "signature; capture it again to get a generation of its own"
             ) from error
+        store.put_if_match(key, sealed, found.etag)  # it is damaged, and nobody can use it
+
+
+def _is_readable(store: ObjectStore, listed: PackingList, data: bytes) -> bool:
+    try:
+        Bucket(store, Trust(unsigned=True)).open(data, listed.flavor, listed.generation)
+    except UntrustedError:
+        return False
+    return True
 
 
 def _rollback_target(store: ObjectStore, base: FoundPointer, generation: str | None) -> Target:

@@ -22,17 +22,23 @@ def upload(store: ObjectStore, stock: Stock, track: Track) -> int:
     there = set(_present(store, sorted(stock.listed.keys)))
     lacking = {file.name: file for file in stock.listed.files if file.key not in there}
     sent = 0
-    with tempfile.TemporaryDirectory(prefix="readie-publish-") as folder:
-        for name in track(sorted(lacking), "uploading"):
-            file = lacking[name]
-            if file.key in there:  # another name for the same bytes
-                continue
+    try:
+        with tempfile.TemporaryDirectory(prefix="readie-publish-") as folder:
             packed = Path(folder, "packed")
-            compress(stock.paths[name], packed, file)
-            store.put(file.key, packed)
-            _check_stored(store, file.key, packed.stat().st_size)
-            there.add(file.key)
-            sent += packed.stat().st_size
+            for name in track(sorted(lacking), "uploading"):
+                file = lacking[name]
+                if file.key in there:  # another name for the same bytes
+                    continue
+                compress(stock.paths[name], packed, file)
+                store.put(file.key, packed)
+                _check_stored(store, file.key, packed.stat().st_size)
+                there.add(file.key)
+                sent += packed.stat().st_size
+    except OSError as error:
+        raise PublishError(
+            f"files cannot be compressed in {tempfile.gettempdir()}: {error}; make room there, or "
+            "name another folder by TMPDIR"
+        ) from error
     return sent
 
 
@@ -55,5 +61,9 @@ def _present(store: ObjectStore, keys: Sequence[str]) -> list[str]:
 def _check_stored(store: ObjectStore, key: str, size: int) -> None:
     found = store.head(key)
     if found is None or found.size != size:
+        store.delete(key)  # or the next try would take it for what it should be
         stored = "nothing" if found is None else f"{found.size} bytes"
-        raise PublishError(f"{store.url} took {size} bytes of {key} and has {stored}")
+        raise PublishError(
+            f"{store.url} took {size} bytes of {key} and has {stored}; publish again, and if that "
+            "is no help, to another store"
+        )
