@@ -115,16 +115,22 @@ class Stack:
         )
 
     def stop(self) -> None:
-        """Workers first, as `readie up` does: they settle their calls, then the gateway ends."""
-        for process in (*self.workers, *filter(None, [self.gateway])):
+        """Workers first, as `readie up` does: they settle their calls, then the gateway ends.
+
+        Raises `TimeoutExpired` of one that had to be killed, when all have ended.
+        """
+        late: list[subprocess.TimeoutExpired] = []
+        for process in self._processes():
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
             try:
                 process.wait(timeout=STOP_DEADLINE_S)
-            except subprocess.TimeoutExpired:
+            except subprocess.TimeoutExpired as error:
                 process.kill()
                 process.wait()
-                raise
+                late.append(error)
+        if late:
+            raise late[0]
 
     def _processes(self) -> list[subprocess.Popen[bytes]]:
         return [*self.workers, *filter(None, [self.gateway])]
