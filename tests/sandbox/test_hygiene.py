@@ -61,7 +61,6 @@ def draw() -> dict[str, object]:
     import ssl
     import sys
     import tempfile
-    import time
     import uuid
 
     import numpy as np
@@ -84,7 +83,6 @@ def draw() -> dict[str, object]:
         "temporary name": tempfile.mktemp(),
         "temporary folder": tempfile.gettempdir(),
         "home": os.environ["HOME"],
-        "pid": (os.getpid(), time.time()),
     }
 
 

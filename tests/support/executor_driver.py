@@ -135,10 +135,11 @@ class ExecutorDriver:
                 stream.grown.clear()
                 await stream.grown.wait()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         self._connection.close()
         for stream in self._streams:
             stream.task.cancel()
+        await asyncio.wait([stream.task for stream in self._streams])
 
 
 def pickled_call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> bytes:
@@ -174,17 +175,23 @@ async def driven(
     try:
         yield driver
     finally:
-        driver.close()
+        await driver.close()
 
 
 class _Stream:
-    """Reads a pipe to its end and closes it."""
+    """Reads a pipe to its end and closes it.
+
+    By a descriptor of its own: a sandbox that is destroyed closes what nobody has closed, and the
+    number may be another file's by the time that this would close it.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self.data = bytearray()
         self.grown = asyncio.Event()
-        os.set_blocking(descriptor, False)
-        self.task = asyncio.create_task(self._read(descriptor))
+        own = os.dup(descriptor)
+        os.close(descriptor)
+        os.set_blocking(own, False)
+        self.task = asyncio.create_task(self._read(own))
 
     async def _read(self, descriptor: int) -> None:
         loop = asyncio.get_running_loop()

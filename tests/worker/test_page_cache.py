@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from support.calling import until
 from support.requirements import require_part
 
 SIZE = 3 << 20
+EVICT_WITHIN_S = 10.0  # a page that the kernel is busy with stays at first
 
 
 @pytest.fixture
@@ -30,10 +32,10 @@ def folder(tmp_path: Path) -> Path:
 def evict(path: Path) -> None:
     with path.open("rb+") as file:
         os.fsync(file.fileno())
-        for _ in range(100):  # a page that the kernel is busy with stays at first
+        deadline = time.monotonic() + EVICT_WITHIN_S
+        while cached_bytes(path) and time.monotonic() < deadline:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-            if not cached_bytes(path):
-                return
+            time.sleep(0.001)
 
 
 def made(folder: Path, sizes: Mapping[str, int]) -> Sequence[Checkpoint]:

@@ -93,7 +93,7 @@ async def test_calls_of_a_session_share_one_process(caller: Caller, worker: Work
     assert len({end.value[1] for end in ends}) == 1
     kinds = [end.receipt.start_kind for end in ends]
     assert kinds == [StartKind.COLD, StartKind.SESSION, StartKind.SESSION]
-    assert memory_held(worker) == 1 << 30  # whether a call runs or not
+    assert memory_held(worker) == 1 << 30
 
 
 async def test_two_sessions_share_nothing(caller: Caller, worker: Worker) -> None:
