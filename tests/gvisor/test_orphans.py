@@ -7,6 +7,9 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
+
+from readie_worker.sandbox.errors import StartError
 from readie_worker.sandbox.selftest import try_runsc
 from support.gvisor_kit import GVisorKit
 from support.processes import tied
@@ -145,6 +148,32 @@ async def test_a_start_given_up_half_way_leaves_no_process(
             await starting.result().destroy()
 
     assert traces(owner) == before
+
+
+async def test_what_a_failed_create_has_made_is_collected_before_it_is_deleted(
+    open_gvisor: OpenGVisor, runsc: Path, short_path: Path
+) -> None:
+    """Else `runsc delete` waits for it, and the caller for that."""
+    failing, uncollected = short_path / "runsc", short_path / "uncollected"
+    failing.write_text(
+        f"""#!/bin/sh
+        case " $* " in
+        *" create "*) {runsc} "$@"; exit 1;;
+        *" delete "*)
+            for child in $(cat /proc/$PPID/task/*/children); do
+                grep -qs "^Name:.exe" /proc/$child/status && echo $child >>{uncollected}
+            done;;
+        esac
+        exec {runsc} "$@"
+        """
+    )
+    failing.chmod(0o755)
+    bench = await open_gvisor(runsc=failing)
+
+    with pytest.raises(StartError, match="create exited with 1"):
+        await bench.sandbox()
+
+    assert not uncollected.exists()
 
 
 async def test_a_binary_that_cannot_end_what_it_started_leaves_no_process(

@@ -54,6 +54,10 @@ class Group:
         memory, cpu, pids = (self.folders[name] for name in CONTROLLERS)
         quota = round(limits.cpus * CPU_PERIOD_US)
         try:
+            # Else a sandbox that meets its limit would go on for ever, in a swap that all share.
+            swap = memory / ("memory.swap.max" if self.version == 2 else "memory.swappiness")
+            if swap.exists():  # where the kernel has swap at all
+                _write(swap, 0)
             if self.version == 2:
                 # From there on the kernel slows it down, more and more.
                 slow_from = round(SLOW_FROM * limits.memory) if limits.growing else "max"

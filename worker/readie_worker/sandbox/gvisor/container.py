@@ -95,6 +95,7 @@ class CreatedContainer:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(END_DEADLINE_S):
                     await asyncio.shield(self._watch)
+        self._children.bury()  # `runsc delete` waits for processes that nobody has collected
         parts = self.parts
         with contextlib.suppress(RunscError):  # forgotten by the sweep of the next start at last
             await self._runsc.delete(parts.container)
