@@ -1,8 +1,10 @@
 """The way from a pile of scripts to a captured plan, by the commands an operator types."""
 
 import json
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from readie_pipeline.measure.metadata import Measurement, Metadata, dump_metadat
 from readie_pipeline.plan.plan import load_plan
 from readie_pipeline.workspace import Workspace
 from readie_wire.manifest import load_manifest
+from support.embedded import until
 from support.made_up_packages import Environment
 
 
@@ -234,6 +237,32 @@ def test_an_interpreter_may_be_named_by_a_relative_path(
     )
     assert done.returncode == 0, done.stderr
     assert set(load_metadata((tmp_path / "data/metadata/cpu.json").read_bytes()).items) == {"good"}
+
+
+def test_an_interrupted_analysis_says_that_it_goes_on_and_does(
+    environment: Environment, tmp_path: Path, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    began = tmp_path / "began"
+    environment.install("a_first", "1", {"a_first.py": ""})
+    environment.install(
+        "slow",
+        "1",
+        {"slow.py": f"import pathlib, time; pathlib.Path({str(began)!r}).touch(); time.sleep(600)"},
+    )
+    command = ("analyze", "--python", environment.python, "--data", tmp_path / "data")
+    run = start(*command)
+    until("the second is imported", began.exists)
+    run.send_signal(signal.SIGINT)
+    _, said = run.communicate(timeout=60)
+    assert run.returncode == 1
+    assert "the same command goes on" in said
+    assert '"a_first' in (tmp_path / "data/metadata/cpu.journal").read_text()
+    (environment.site_packages / "slow.py").write_text("")
+    succeed(*command)
+    assert set(load_metadata((tmp_path / "data/metadata/cpu.json").read_bytes()).items) == {
+        "a_first",
+        "slow",
+    }
 
 
 def test_imports_are_for_the_fixed_planner(tmp_path: Path) -> None:

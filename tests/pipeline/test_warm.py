@@ -14,8 +14,8 @@ from readie_pipeline.console import Terminal
 from readie_pipeline.corpus.dataset import Resources, Workload
 from readie_pipeline.measure.interpreter import Interpreter
 from readie_pipeline.measure.inventory import Inventory
+from readie_pipeline.progress import LineProgress
 from readie_pipeline.warming.choosing import MOST_USUAL, expected_workloads, recorded_workloads
-from readie_pipeline.warming.progress import EVERY_S, LineProgress
 from readie_pipeline.warming.usual import usual_imports
 from readie_wire.manifest import load_manifest
 from support.fake_services import GATEWAY_TOKEN, fake_services
@@ -128,8 +128,8 @@ def test_progress_is_told_in_lines_now_and_then() -> None:
     def clock() -> float:
         return now
 
-    for _ in LineProgress(said.append, clock).track([str(n) for n in range(10)], "measuring"):
-        now += EVERY_S / 2
+    for _ in LineProgress(said.append, 5.0, clock).track([str(n) for n in range(10)], "measuring"):
+        now += 2.5
     assert said[0] == "measuring: 2 of 10 done, about 20 s left"
     assert len(said) == 4
 

@@ -65,7 +65,7 @@ def analyze(
     this machine; nothing is fetched. An interrupted run goes on where it was.
     """
     workspace = Workspace(data, flavor)
-    with tempfile.TemporaryDirectory(prefix="readie-measure-") as home:
+    with tempfile.TemporaryDirectory(prefix="readie-measure-", ignore_cleanup_errors=True) as home:
         interpreter = Interpreter(Path(home), python, offline_wrapper(terminal))
         inventory = Inventory.take(interpreter)
         used = _used(terminal, workspace, required=only_corpus)
@@ -81,14 +81,18 @@ def analyze(
                 connect(queue_url), fingerprint, timeout, terminal.track, lost_after
             )
         prober = JournalledProber(inner, workspace.journal, fingerprint)
-        metadata = survey(
-            names,
-            prober,
-            inventory,
-            repeats=repeats,
-            excluded=exclude.split(),
-            calls=resources.calls,
-        )
+        try:
+            metadata = survey(
+                names,
+                prober,
+                inventory,
+                repeats=repeats,
+                excluded=exclude.split(),
+                calls=resources.calls,
+            )
+        except KeyboardInterrupt:
+            terminal.note(f"what was measured is in {workspace.journal}; the same command goes on")
+            raise
     metadata = replace(metadata, failures={**metadata.failures, **resources.failures})
     workspace.write_metadata(metadata)
     prober.remove()

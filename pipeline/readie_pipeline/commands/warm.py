@@ -29,8 +29,8 @@ from readie_pipeline.plan.costs import Budget
 from readie_pipeline.plan.fixed import plan_fixed
 from readie_pipeline.plan.plan import Plan
 from readie_pipeline.plan.planning import plan_corpus
+from readie_pipeline.progress import LineProgress
 from readie_pipeline.warming.choosing import expected_workloads, recorded_workloads
-from readie_pipeline.warming.progress import LineProgress
 from readie_pipeline.warming.usual import ImportSet
 
 NICENESS = 10  # calls that run meanwhile come first
@@ -39,6 +39,7 @@ MOST_CHECKPOINTS = 8  # the first few save most, and each takes time, disk or me
 MEMORY_MB = 1024.0  # of all of them together
 JOURNAL = "measurements.journal"
 DRAFT = "new"
+EVERY_S = 5.0  # between lines: often enough to see that it goes on, seldom enough to read
 PATIENCE = Patience(deadline_s=10.0, retries=1)  # with a gateway on the same machine
 
 
@@ -84,7 +85,7 @@ def warm(
     An ended run goes on where it was.
     """
     os.nice(NICENESS)
-    progress = LineProgress(terminal.say)
+    progress = LineProgress(terminal.say, EVERY_S)
     with _alone_in(folder):
         given = dict.fromkeys(import_sets, 1)
         chosen = functools.partial(choose, terminal, recorded, token_file)
@@ -103,7 +104,7 @@ def _plan(
     flavor: str,
     progress: LineProgress,
 ) -> tuple[Metadata, Plan]:
-    with tempfile.TemporaryDirectory(prefix="readie-measure-") as home:
+    with tempfile.TemporaryDirectory(prefix="readie-measure-", ignore_cleanup_errors=True) as home:
         interpreter = Interpreter(Path(home), wrapper=network_off() or ())
         inventory = Inventory.take(interpreter)
         workloads = import_sets or chosen(inventory)
