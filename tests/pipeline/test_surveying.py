@@ -2,8 +2,10 @@
 
 import os
 import select
+import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -191,6 +193,38 @@ def test_processes_that_a_package_leaves_behind_are_ended(
     while is_running(pid):
         assert time.monotonic() < deadline, "the package's child is still running"
         time.sleep(0.01)
+
+
+def test_a_process_that_goes_on_writing_fails_no_measurement(
+    environment: Environment, interpreter: Callable[[], Interpreter], tmp_path: Path
+) -> None:
+    pids = tmp_path / "pids"
+    pids.mkdir()
+    environment.install(
+        "litterer",
+        "1",
+        {
+            "litterer.py": f"""
+            import os, pathlib, time
+            pid = os.fork()
+            if pid == 0:
+                os.setsid()
+                for number in range(100_000):
+                    pathlib.Path(str(number)).touch()
+                os._exit(0)
+            pathlib.Path({str(pids)!r}, str(pid)).touch()
+            while not pathlib.Path("0").exists():
+                time.sleep(0.01)
+            """
+        },
+    )
+    try:
+        found = measure(interpreter(), "litterer")
+    finally:
+        for note in pids.iterdir():
+            with suppress(ProcessLookupError):  # it found its folder gone
+                os.kill(int(note.name), signal.SIGKILL)
+    assert (set(found.items), found.failures) == ({"litterer"}, {})
 
 
 def is_running(pid: int) -> bool:

@@ -119,7 +119,9 @@ def _shared(given: BuildOptions, capturer: Capturer) -> QueuedCaptures | None:
 
 
 def _installed_here(terminal: Terminal, metadata: Metadata) -> Metadata:
-    with tempfile.TemporaryDirectory(prefix="readie-inventory-") as home:
+    with tempfile.TemporaryDirectory(
+        prefix="readie-inventory-", ignore_cleanup_errors=True
+    ) as home:
         try:
             inventory = Inventory.take(Interpreter(Path(home)))
             providers = inventory.providers(sorted(metadata.items))

@@ -84,7 +84,7 @@ def _measure(
     terminal: Terminal, import_sets: Sequence[Sequence[str]], given: BuildOptions, repeats: int
 ) -> Metadata:
     names = {name for imports in import_sets for name in imports}
-    with tempfile.TemporaryDirectory(prefix="readie-measure-") as home:
+    with tempfile.TemporaryDirectory(prefix="readie-measure-", ignore_cleanup_errors=True) as home:
         interpreter = Interpreter(Path(home), wrapper=offline_wrapper(terminal))
         inventory = Inventory.take(interpreter)
         prober: Prober = LocalProber(interpreter, given.timeout, terminal.track)

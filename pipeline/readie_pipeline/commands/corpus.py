@@ -129,7 +129,7 @@ def corpus(
 
 def _installed(python: Path) -> Collection[str]:
     """Packages that the interpreter has whose packages are meant."""
-    with tempfile.TemporaryDirectory(prefix="readie-corpus-") as home:
+    with tempfile.TemporaryDirectory(prefix="readie-corpus-", ignore_cleanup_errors=True) as home:
         return Inventory.take(Interpreter(Path(home), python)).packages
 
 

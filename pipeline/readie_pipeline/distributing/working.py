@@ -29,7 +29,7 @@ def work(
     queues = [PROBES]
     if workshop is not None:
         queues.append(captures_of(workshop.runtime))
-    with tempfile.TemporaryDirectory(prefix="readie-worker-") as home:
+    with tempfile.TemporaryDirectory(prefix="readie-worker-", ignore_cleanup_errors=True) as home:
         interpreter = Interpreter(Path(home), python, wrapper)
         fingerprint = Inventory.take(interpreter).fingerprint()
         take_station(Station(interpreter, fingerprint, os.getpid(), workshop))

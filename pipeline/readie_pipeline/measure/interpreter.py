@@ -59,7 +59,10 @@ class Interpreter:
 
     def run(self, program: Path, request: object, timeout: float) -> Any:
         """The program's answer. Raises `MeasureError`: it ended badly, or took too long (seconds)."""
-        with tempfile.TemporaryDirectory(prefix="probe-", dir=self.home) as folder:
+        # What is left of a package's processes may still be writing when it is removed.
+        with tempfile.TemporaryDirectory(
+            prefix="probe-", dir=self.home, ignore_cleanup_errors=True
+        ) as folder:
             answer = Path(folder) / "answer.json"
             complaints = Path(folder) / "stderr"
             with complaints.open("wb") as stderr:
