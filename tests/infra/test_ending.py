@@ -9,6 +9,7 @@ from readie_wire.lifecycle import State
 from readie_wire.outcome import ErrorKind
 from readie_wire.records import CallRecord
 from support.call_records import (
+    CHECKPOINT_KEY,
     FAILURE,
     SUCCESS,
     due_between,
@@ -55,6 +56,21 @@ async def test_the_end_has_the_result_the_last_logs_and_a_whole_receipt(store: C
     snapshot = await store.read(record.call_id, after_seq=1)
     assert snapshot is not None
     assert [(event.seq, event.type) for event in snapshot.events] == [(2, "log"), (3, "result")]
+
+
+async def test_a_clock_that_is_set_back_makes_no_time_negative(
+    store: CallStore, each_redis: RedisServer
+) -> None:
+    record = await enqueue(store)
+    created = Keys().call(record.call_id)
+    each_redis.command("HSET", created, "created_us", f"{time.time_ns() // 1000 + 3_600_000_000}")
+    await take(store, ready=[CHECKPOINT_KEY])
+    assert await store.finish(record.call_id, "worker-a", 1, State.SUCCEEDED, SUCCESS)
+    snapshot = await store.read(record.call_id)
+    assert snapshot is not None
+    assert snapshot.record.outcome is not None
+    receipt = snapshot.record.outcome.receipt
+    assert (receipt.queue_ms, receipt.total_ms) == (0, 0)
 
 
 async def test_the_result_lives_as_long_as_the_call_asked(

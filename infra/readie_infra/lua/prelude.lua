@@ -46,6 +46,9 @@ local now_us = clock[1] * 1000000 + clock[2]
 -- Numbers of more than 14 digits must not go through tostring.
 local function digits(number) return string.format('%.0f', number) end
 
+-- How long ago that was; a clock that was set back makes nothing negative.
+local function since_us(at) return digits(math.max(0, now_us - at)) end
+
 local function wake(flavor)
   redis.call('XADD', bell_key(flavor), 'MAXLEN', BELLS, '*', 'r', '1')
   redis.call('PEXPIRE', bell_key(flavor), BELL_TTL_MS)
@@ -152,7 +155,7 @@ local function conclude(call, state, outcome, ttl_ms, result, pinned)
   local truth = call_key(call)
   local f = redis.call('HMGET', truth, 'token', 'owner', 'idem', 'created_us', 'session', 'state',
     'queue_us', 'attempt')
-  local total_us = digits(now_us - f[4])
+  local total_us = since_us(f[4])
   redis.call('HSET', truth, 'state', state, 'outcome', outcome, 'finished_ms', digits(now),
     'total_us', total_us, 'entry', '', 'due_ms', '')
   if not pinned then redis.call('HDEL', truth, 'payload', 'sealed') end
@@ -308,7 +311,7 @@ local function lease(call, worker, ticket, ready, lease_ms, grace_ms)
   local at = digits(now)
   redis.call('HINCRBY', truth, 'attempt', 1)
   redis.call('HSET', truth, 'owner', worker, 'taken_ms', at, 'entry', '',
-    'queue_us', digits(now_us - f[2]), 'queue_left_ms', digits(f[3] - now))
+    'queue_us', since_us(f[2]), 'queue_left_ms', digits(f[3] - now))
   if ready then
     redis.call('HSET', truth, 'state', 'running', 'started_ms', at)
     set_due(call, now + f[1] + grace_ms)
