@@ -27,6 +27,9 @@ _THREAD_LIMITS = (
 )
 # In names of variables that hold what nobody else should read.
 _SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL")
+# A thread that was joined is on the kernel's list a moment longer, on a busy machine for a while.
+_THREADS_END_WITHIN_S = 1.0
+_POLL_S = 0.001
 # Two passes free cycles that the first pass's finalizers made.
 _COLLECTIONS = 2
 
@@ -140,13 +143,21 @@ def _run_hooks() -> None:
 
 def _check(before: Holdings, imported: Sequence[_Imported]) -> None:
     """The safety gate, after the hooks have closed what they could; names every package at fault."""
-    now = Holdings.take().since(before)
+    now = _once_threads_ended(before)
     if now.problem is None:
         return
     faults = {one.name: one.done.still(now).problem for one in imported}
     if named := [f"{name} {problem}" for name, problem in faults.items() if problem is not None]:
         raise RefusedError("; ".join(named), next(name for name in faults if faults[name]))
     raise RefusedError(f"the before_checkpoint hooks {now.problem}")
+
+
+def _once_threads_ended(before: Holdings) -> Doings:
+    """What was done, once the threads that are just ending have; others are waited for in vain."""
+    deadline = time.monotonic() + _THREADS_END_WITHIN_S
+    while (now := Holdings.take().since(before)).threads and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+    return now
 
 
 def _of_packages(imported: Sequence[_Imported]) -> list[str]:

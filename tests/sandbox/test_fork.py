@@ -46,6 +46,7 @@ UNFIT = {
     "harmless": "NULL = open('/dev/null'); RANDOM = open('/dev/urandom', 'rb')",
     "reading": "import os\nMODE = os.environ.get('READING_MODE'); 'READING_FLAG' in os.environ",
     "slow": "import time\ntime.sleep(0.05)",
+    "ending": "import threading, time\nthreading.Thread(target=time.sleep, args=(0.05,)).start()",
 }
 
 
@@ -90,6 +91,15 @@ async def test_an_import_that_hangs_is_given_up(stack: AsyncExitStack, short_pat
     bench.runtime._import_deadline = 2.0  # not before it is open, which may take so long as well
     with pytest.raises(CheckpointRefusedError, match="importing hanging took longer"):
         await bench.checkpoint("hanging")
+
+
+async def test_a_thread_that_is_just_ending_is_waited_for(
+    stack: AsyncExitStack, short_path: Path
+) -> None:
+    """The kernel lists one that has been joined a moment longer."""
+    bench = await fork_bench(stack, short_path, UNFIT)
+    running = await bench.start(await bench.checkpoint("ending"))
+    assert (await running.driver.call(pow, 2, 2)).value == 4
 
 
 async def test_files_without_a_position_are_harmless(
