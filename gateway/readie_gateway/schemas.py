@@ -355,6 +355,7 @@ class Explanation(BaseModel):
     choice: ChoiceView
     imports: list[str]
     seen: list[SightingView] = Field(description="Where the source imports them.")
+    notes: list[str] = Field(description="What may be missing from the imports, and why.")
     generation: str | None
     runtime: str | None
     alpha: float | None = Field(description="Seconds per MB.")

@@ -327,6 +327,24 @@ async def test_what_no_worker_holds_is_explained_with_its_size_and_not_chosen(
     assert explained["choice"]["checkpoint"] == "checkpoint_1"
 
 
+@pytest.mark.parametrize(
+    ("source", "note"),
+    [
+        ("import pandas\ndef (", "its imports may be missing: line 2: invalid syntax"),
+        ("import pandas\x00", "its imports may be missing: "),
+        ("import pandas\n__import__(name)", "imports of computed names are not priced: 1"),
+        ("\n".join(f"import m{n}" for n in range(2_001)), "too large to be read whole"),
+        ("import pandas", None),
+    ],
+)
+async def test_what_imports_do_not_tell_is_noted(
+    gateway: Gateway, source: str, note: str | None
+) -> None:
+    notes = (await explain(gateway, source=source))["notes"]
+    assert len(notes) == (note is not None)
+    assert all(note is not None and note in one for one in notes)
+
+
 async def test_the_fleet_and_its_catalogue_can_be_looked_at(gateway: Gateway) -> None:
     async with worker_of(gateway) as worker:
         (seen,) = (await gateway.get("/v1/workers")).json()["workers"]

@@ -1,6 +1,7 @@
 """``POST /v1/explain``: price a call without running it."""
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pydantic import ValidationError
@@ -15,6 +16,7 @@ from readie_gateway.responses.single import json_response
 from readie_gateway.schemas import ExplainBody
 from readie_gateway.services import Services
 from readie_wire.envelope import MAX_IMPORTS, CallHeader, CallKind
+from readie_wire.extracting import Extraction
 from readie_wire.http import API_PREFIX
 
 
@@ -32,7 +34,8 @@ class Explain:
         except ValidationError as error:
             raise invalid_field(error, ExplainBody) from error
         found = extraction_of_source(body.source or "")
-        imports = tuple(dict.fromkeys((*body.imports, *found.needs)))[:MAX_IMPORTS]
+        named = tuple(dict.fromkeys((*body.imports, *found.needs)))
+        imports = named[:MAX_IMPORTS]
         header = CallHeader(
             kind=CallKind.SOURCE, function="<explain>", imports=imports, modules=tuple(body.modules)
         )
@@ -42,4 +45,14 @@ class Explain:
             *(header, options, self.services.fleet.now, self.services.catalogues.loaded),
             found.seen,
         )
-        return json_response(explanation)
+        return json_response(explanation | {"notes": list(_notes(found, len(named)))})
+
+
+def _notes(found: Extraction, named: int) -> Iterator[str]:
+    """What a list of imports does not tell; ``named`` is how many there are without a limit."""
+    if found.problem:
+        yield f"the source was not read whole, its imports may be missing: {found.problem}"
+    if found.dynamic:
+        yield f"imports of computed names are not priced: {found.dynamic} in the source"
+    if named > MAX_IMPORTS:
+        yield f"of {named} imports the first {MAX_IMPORTS} are priced"
