@@ -178,6 +178,27 @@ async def test_a_sandbox_sends_under_no_address_but_its_own(
         assert await asyncio.to_thread(asked.readline) == b"honest\n"
 
 
+async def test_a_network_that_the_host_joins_is_closed_and_its_name_server_open(
+    networked: Bench, outside: OutsideHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the worker runs, as with a container engine's network, or on another Wi-Fi."""
+
+    def ask_name(server: str, port: int) -> str:
+        import socket
+
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+            asking.sendto(b"who is it?", (server, 53))
+            return reach(server, port)  # which also waits until the question is on its way
+
+    there = outside.address, outside.port
+    assert await ask(networked, reach, *there) == outside.near
+    monkeypatch.setattr(networks, "name_servers", lambda: [outside.address])
+    with outside.name_server() as asked, outside.joined():
+        assert await ask(networked, ask_name, *there) != outside.near
+        assert await asyncio.to_thread(asked.readline) == b"who is it?\n"
+    assert await ask(networked, reach, *there) == outside.near
+
+
 async def test_a_checkpoint_without_network_is_restored_into_one(
     networked: Bench, outside: OutsideHost
 ) -> None:

@@ -69,6 +69,15 @@ class OutsideHost:
         return f"outside{self.number}"
 
     @contextlib.contextmanager
+    def joined(self) -> Iterator[None]:
+        """This machine is in the network of ``address``, which it reaches without a gateway."""
+        run("ip", "route", "replace", f"{self.address}/32", "dev", self.interface)
+        try:
+            yield
+        finally:
+            run("ip", "route", "replace", f"{self.address}/32", "via", self.far)
+
+    @contextlib.contextmanager
     def name_server(self) -> Iterator[IO[bytes]]:
         """What a name server at ``address`` is sent, a line each."""
         with _serving(self._inside, self.address, _NAME_SERVER) as printed:

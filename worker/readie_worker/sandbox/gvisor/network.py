@@ -28,6 +28,7 @@ MTU = 1400  # below any tunnel that the host may be in
 _TABLE = "readie"  # readie_{owner}_{number of its slice}
 _TRIES = 20  # to be alone with a slice of 64, however many workers of a machine start together
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
+_ROUTES = Path("/proc/net/route")
 _RESOLVERS = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf"))
 LINK_LOCAL = "169.254.0.0/16"
 
@@ -68,6 +69,7 @@ class SandboxNetwork:
         self._slice = POOL
         self._table = ""
         self._free: list[int] = []
+        self._surroundings: object = None  # for which the rules were made
 
     async def open(self) -> None:
         """Take a slice of the pool and set up translation and filters.
@@ -94,6 +96,8 @@ class SandboxNetwork:
         outside, inside = self._addresses(link.slot)
         interface = self._interface(link.slot)
         try:
+            if self._surroundings != _surroundings():
+                await self._set_rules(await _own_networks())
             await _run("ip", "netns", "add", link.name)
             await _run_ip(
                 f"link add {interface} mtu {MTU} type veth peer name eth0 mtu {MTU} "
@@ -133,14 +137,23 @@ class SandboxNetwork:
         own = await _own_networks()
         number, self._slice = await _free_slice(own)
         self._table = f"{_TABLE}_{self._owner}_{number}"
-        slots = self._slice.num_addresses >> (32 - LINK_BITS)
-        self._free = list(range(slots - 1, 0, -1))
-        await _run("nft", "-f", "-", stdin=self._rules(own))
+        self._free = list(reversed(self._slots))
+        await self._set_rules(own)
         # Its table is its claim. Whoever is second to make one sees the first.
         if [table for table in await _tables() if _number(table) == number] == [self._table]:
             return True
         await _run("nft", "delete", "table", "inet", self._table)
         return False
+
+    async def _set_rules(self, own: Sequence[ipaddress.IPv4Network]) -> None:
+        """All at once, in the place of those that there are. Raises `NetworkError`."""
+        surroundings = _surroundings()
+        await _run("nft", "-f", "-", stdin=self._rules(own))
+        self._surroundings = surroundings
+
+    @property
+    def _slots(self) -> range:
+        return range(1, self._slice.num_addresses >> (32 - LINK_BITS))
 
     def _addresses(self, slot: int) -> tuple[ipaddress.IPv4Address, ipaddress.IPv4Address]:
         base = self._slice.network_address + slot * (1 << (32 - LINK_BITS))
@@ -151,11 +164,12 @@ class SandboxNetwork:
 
     def _rules(self, own: Sequence[ipaddress.IPv4Network]) -> str:
         ours = f'iifname "rd{self._owner}*"'
-        closed = ", ".join(sorted({LINK_LOCAL, str(POOL), *map(str, own)}))
+        apart = ipaddress.collapse_addresses([ipaddress.IPv4Network(LINK_LOCAL), POOL, *own])
+        closed = ", ".join(map(str, apart))
         servers = ", ".join(name_servers()) or "0.0.0.0"  # noqa: S104 - matches no destination
         # In a user namespace code may write packets by itself, so it could name another as sender.
         senders = ", ".join(
-            f'"{self._interface(slot)}" . {self._addresses(slot)[1]}' for slot in self._free
+            f'"{self._interface(slot)}" . {self._addresses(slot)[1]}' for slot in self._slots
         )
         return f"""
             table inet {self._table}
@@ -232,6 +246,15 @@ def _is_elsewhere(server: str) -> bool:
         address = ipaddress.ip_address(server)
         return address.version == 4 and not address.is_loopback
     return False
+
+
+def _surroundings() -> object:
+    """What the rules depend on, as cheap to look at as it can be: it is, for every sandbox.
+
+    Networks come and go while a worker runs, and so do name servers.
+    """
+    routes = _ROUTES.read_text().splitlines()
+    return [line for line in routes if not line.startswith("rd")], name_servers()
 
 
 async def _own_networks() -> list[ipaddress.IPv4Network]:
