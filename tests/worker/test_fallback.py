@@ -3,9 +3,11 @@
 The sandboxes are fakes that fail on request; the store is a real one.
 """
 
+import asyncio
 import pickle
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,7 @@ from readie_worker.holdings import QUARANTINE_AFTER
 from readie_worker.sandbox.fake import FakeAnswer, FakeRuntime, Fault
 from readie_worker.sandbox.guarded import GuardedRuntime
 from readie_worker.service import Worker
-from support.calling import Caller, until
+from support.calling import SURELY, Caller, until
 from support.generations import EMPTY, write_generation
 
 StartWorker = Callable[..., AbstractAsyncContextManager[Worker]]
@@ -133,6 +135,40 @@ async def test_a_problem_before_the_start_becomes_one_cold_start(
     (line,) = [log for log in logs if log["event"] == "falling back to a cold start"]
     assert line["reason"] == ended.receipt.fallback_reason
     await until(lambda: all(sandbox.destroyed for sandbox in fake.sandboxes))
+
+
+async def test_a_swap_while_a_payload_comes_leads_to_what_is_held_then(
+    worker: Worker,
+    caller: Caller,
+    manifest: Manifest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    record = caller.record(function, choice=chosen(manifest, "checkpoint_1"))
+    record = replace(record, needs=("json",), payload_blob="blobs/payload")
+    await caller.blobs.put("blobs/payload", record.payload)
+    fetch, asked, let_go = caller.blobs.get, asyncio.Event(), asyncio.Event()
+
+    async def fetch_late(key: str) -> bytes:
+        asked.set()
+        await let_go.wait()
+        return await fetch(key)
+
+    monkeypatch.setattr(caller.blobs, "get", fetch_late)
+    call = await caller.enqueue(record)
+    async with asyncio.timeout(SURELY):
+        await asked.wait()
+    fresh = write_generation(
+        tmp_path / "generation", {EMPTY: [], "checkpoint_2": ["json"]}, created="20270101T000000"
+    )
+    await until(lambda: worker.describe().generations[0].generation == fresh.generation)
+    let_go.set()
+    ended = await caller.end_of(call)
+    assert ended.value == "ran"
+    assert (ended.receipt.generation, ended.receipt.checkpoint) == (
+        fresh.generation,
+        "checkpoint_2",
+    )
 
 
 @pytest.mark.parametrize(("fault", "reason"), OF_A_READY_SANDBOX)

@@ -1,5 +1,6 @@
 """Which checkpoints are worth most here, and what is told when the generation is another one."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from platform import python_version
@@ -12,7 +13,8 @@ from readie_wire.holdings import GenerationState, RefusalKind
 from readie_wire.manifest import Manifest
 from readie_worker.generations import Machine
 from readie_worker.holdings import QUARANTINE_AFTER, Holdings
-from readie_worker.sandbox.fake import FakeRuntime
+from readie_worker.sandbox.api import Limits, SandboxSpec
+from readie_worker.sandbox.fake import FakeRuntime, FakeSandbox
 from readie_worker.stock import tell_holding
 from support.generations import EMPTY, write_generation
 
@@ -80,6 +82,26 @@ async def test_a_swap_is_told_once_and_what_is_loaded_after_each(
     assert (swap["before"], swap["after"]) == (first.generation, second.generation)
     loaded = [one["checkpoints"] for one in told if one["event"] == "artifacts loaded"]
     assert loaded == [3, 1]
+
+
+async def test_a_start_that_chose_before_a_swap_finds_what_it_chose(tmp_path: Path) -> None:
+    runtime = FakeRuntime()
+    await runtime.open()
+    machine = Machine("cpu", "fork", python_version())
+    holdings = Holdings(runtime, machine, tmp_path, resident=lambda _: 0, resident_budget=0)
+    await serve(holdings, tmp_path, {EMPTY: []}, "20260101T000000")
+    (chosen,) = holdings.checkpoints
+    starts: list[asyncio.Task[FakeSandbox]] = []
+
+    def start() -> None:  # as a call would that was taken just before
+        restore = runtime.restore(chosen, SandboxSpec("sandbox-1", Limits(1 << 28)))
+        starts.append(asyncio.create_task(restore))
+
+    holdings.on_change = start
+    await serve(holdings, tmp_path, {EMPTY: []}, "20260102T000000")
+    assert (await starts[0]).checkpoint is chosen
+    assert chosen.key not in runtime.adopted
+    await runtime.close()
 
 
 async def test_a_checkpoint_that_fails_too_often_is_refused_as_failing(

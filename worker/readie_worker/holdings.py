@@ -265,6 +265,7 @@ class Holdings:
             )
         self._held, self._turned_down = fresh, None
         self.on_change()
+        await asyncio.sleep(0)  # a start that has chosen what is let go here asks for it first
         for checkpoint in old.adopted.values() if old else ():
             await self._runtime.discard(checkpoint.key)
 

@@ -177,6 +177,8 @@ class Runner:
             return outcomes.of_gone_session("it died", call.receipt(self._runtime))
         if call.options.network == "none" and not self._starter.confines_network:
             raise _network_refused()
+        # Before the choice: a swap would let go of what was chosen while a large one comes.
+        body = await self._settler.payload(call.record)
         if claimed is not None:
             checkpoint = claimed.checkpoint
             call.planned = Start.chosen(checkpoint, call.record.choice)
@@ -185,7 +187,6 @@ class Runner:
             if self._starter.suits(call.options.network):
                 claimed = call.live = claim_ready(self._pool, self._selection, call)
             checkpoint = call.planned.checkpoint
-        body = await self._settler.payload(call.record)
         try:
             return await self._attempt(call, checkpoint, claimed, body)
         except NotStartedError as problem:
