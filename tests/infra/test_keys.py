@@ -8,7 +8,7 @@ from readie_infra.store import CallStore, Event
 from readie_infra.store.steps import load_sources
 from readie_wire.keys import Keys
 from readie_wire.lifecycle import State
-from support.call_records import FAILURE, SUCCESS, enqueue, new_record, take
+from support.call_records import CHECKPOINT_KEY, FAILURE, SUCCESS, enqueue, new_record, take
 from support.redis_servers import RedisServer
 
 # Lua function of the prelude → its twin in Keys.
@@ -98,6 +98,21 @@ async def test_when_every_call_has_ended_every_key_ends_by_itself(
     assert len(names) > 6
     without_end = [name for name in names if await client.ttl(name) == -1]
     assert without_end == []
+    await client.aclose()
+
+
+async def test_a_call_whose_record_is_deleted_leaves_no_key_behind(
+    store: CallStore, each_redis: RedisServer
+) -> None:
+    record = await enqueue(store, gateway="gateway-1")
+    await take(store, ready=[CHECKPOINT_KEY])
+    each_redis.command("DEL", Keys().call(record.call_id))
+    assert not await store.finish(record.call_id, "worker-a", 1, State.SUCCEEDED, SUCCESS)
+    each_redis.command("ZADD", Keys().due, "1", record.call_id)
+    await store.sweep()
+    client = connect(each_redis.socket_url)
+    names = [name.decode() async for name in client.scan_iter("*")]
+    assert [name for name in names if await client.ttl(name) < 0] == []
     await client.aclose()
 
 

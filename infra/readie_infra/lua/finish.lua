@@ -11,6 +11,7 @@
 local call, final = ARGV[2], ARGV[5]
 local state = held_state(call, ARGV[3], ARGV[4])
 if state == final then return 1 end
+if redis.call('EXISTS', call_key(call)) == 0 then redis.call('HDEL', held_key(ARGV[3]), call) end
 local started = state == 'running'
 if not started and not (state == 'leased' and final ~= 'succeeded') then return 0 end
 for i = 13, #ARGV, 2 do

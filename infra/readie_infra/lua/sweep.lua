@@ -41,6 +41,8 @@ for _, call in ipairs(redis.call('ZRANGEBYSCORE', DUE, '-inf', digits(now), 'LIM
     table.insert(lost, call)
   else
     redis.call('ZREM', DUE, call)
+    redis.call('PEXPIRE', events_key(call), ARGV[4]) -- of a record that somebody deleted
+    redis.call('DEL', subscribers_key(call))
   end
 end
 local idle = redis.call('ZRANGEBYSCORE', SESSIONS, '-inf', digits(now), 'LIMIT', 0, ARGV[2])
