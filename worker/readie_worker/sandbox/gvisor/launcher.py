@@ -186,6 +186,7 @@ class Launcher:
             raise StartError(f"{error}{_last_words(created)}") from error
         finally:
             accepted.cancel()
+            await asyncio.wait([accepted])  # until then the loop watches the listener's number
             created.parts.rundir.stop_listening()
 
     @staticmethod
@@ -249,10 +250,11 @@ async def close_ground(ground: Ground) -> None:
 
 
 def _last_words(created: CreatedContainer) -> str:
-    """The end of what a sandbox that did not come up had to say."""
+    """The end of what a sandbox that did not come up had to say, and what else is known of it."""
+    ran_out = "; it ran out of memory" if created.parts.group.out_of_memory_kills() else ""
     try:
         said = os.read(created.parts.pipes.stderr, 1 << 16)
     except OSError:
         said = b""
     text = said[-LAST_WORDS:].decode(errors="replace").strip()
-    return f": {text}" if text else ""
+    return f"{ran_out}: {text}" if text else ran_out
