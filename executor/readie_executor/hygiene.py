@@ -15,6 +15,7 @@ from typing import Any, Self
 from readie_executor.generators import Generators
 
 UMASK = 0o022
+_AUTHKEY_BYTES = 32  # as `multiprocessing` itself makes it
 # Names and counts that modules keep and that would be the same in every clone; `None` is unknown.
 _CACHES = {
     "tempfile": ("_name_sequence", "tempdir"),
@@ -115,6 +116,8 @@ def _forget_identity() -> None:
         if module in sys.modules:
             for name in names:
                 setattr(sys.modules[module], name, None)
+    if process := sys.modules.get("multiprocessing.process"):
+        process.current_process().authkey = os.urandom(_AUTHKEY_BYTES)
     if uuid := sys.modules.get("uuid"):
         # The C library that may stand behind `uuid1` keeps its clock sequence in memory, so clones
         # asking in the same microsecond would get the same identifier. Python's own way, with a

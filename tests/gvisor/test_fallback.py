@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from readie_worker.sandbox.api import Checkpoint
+from readie_worker.sandbox.api import Checkpoint, Limits
 from readie_worker.sandbox.errors import (
     CheckpointRefusedError,
     RuntimeUnavailableError,
@@ -17,7 +17,7 @@ from readie_worker.sandbox.errors import (
 )
 from readie_worker.sandbox.gvisor.runtime import GVisorRuntime
 from support.gvisor_kit import FlakyRunsc
-from support.sandbox_kits import Bench, new_spec
+from support.sandbox_kits import MEBIBYTE, Bench, new_spec
 
 OpenGVisor = Callable[..., Awaitable[Bench]]
 
@@ -123,6 +123,14 @@ async def test_a_restore_that_fails_says_so_and_leaves_nothing(
     assert sandboxes_left(bench) == []
     flaky.order(None)
     assert (await (await bench.start(checkpoint)).driver.call(pow, 2, 3)).value == 8
+
+
+async def test_a_restore_that_needs_more_than_its_memory_says_so(open_gvisor: OpenGVisor) -> None:
+    bench = await open_gvisor({"large": "HELD = b'x' * (100 << 20)"})
+    checkpoint = await bench.checkpoint("large")
+
+    with pytest.raises(StartError, match="it ran out of memory"):
+        await bench.start(checkpoint, limits=Limits(memory=64 * MEBIBYTE))
 
 
 async def test_a_restore_that_hangs_is_given_up(open_gvisor: OpenGVisor, flaky: FlakyRunsc) -> None:

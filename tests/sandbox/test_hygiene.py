@@ -16,7 +16,7 @@ CLONES = 8
 
 # A package that has drawn from every generator and changed every setting while it was imported.
 UNTIDY = """
-import locale, logging, os, random, signal, ssl, sys, tempfile, threading, time, uuid, warnings
+import locale, logging, multiprocessing, os, random, signal, ssl, sys, tempfile, threading, time, uuid, warnings
 import numpy as np
 
 OWN = random.Random(1)
@@ -55,6 +55,7 @@ sys.stdin.close()
 
 
 def draw() -> dict[str, object]:
+    import multiprocessing
     import os
     import random
     import secrets
@@ -80,6 +81,7 @@ def draw() -> dict[str, object]:
         "uuid4": uuid.uuid4(),
         "secrets": secrets.token_hex(),
         "openssl": ssl.RAND_bytes(8),
+        "multiprocessing key": bytes(multiprocessing.current_process().authkey),
         "temporary name": tempfile.mktemp(),
         "temporary folder": tempfile.gettempdir(),
         "home": os.environ["HOME"],
