@@ -20,10 +20,11 @@ trap 'stop_readie; rm -rf "$work"' EXIT
 
 start_readie() { # RUNTIME GENERATION
     local data="$work/data-$1" log="$work/up-$1.log"
+    : >"$log" # it is looked at before readie may have begun
     readie up --port 0 --data-dir "$data" --generations "$2" --runtime "$1" >"$log" 2>&1 &
     up=$!
     for _ in $(seq 900); do
-        grep -q "Readie is running" "$log" && break
+        grep -q "Ctrl-C stops it" "$log" && break
         kill -0 "$up" 2>/dev/null || break
         sleep 0.1
     done

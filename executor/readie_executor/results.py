@@ -1,5 +1,6 @@
 """Turns a function's value into bytes within a limit, and says which part of it would not go."""
 
+import functools
 import json
 import re
 import sys
@@ -9,6 +10,7 @@ from typing import Any
 
 from readie_executor.exceptions import clean
 from readie_wire.outcome import Encoding, ErrorInfo, ErrorKind
+from readie_wire.reducing import reduce_cached_property
 
 MAX_PROBES = 500  # parts of a value tried one by one to find the culprit
 MAX_DEPTH = 8
@@ -94,7 +96,8 @@ def _pickler_type() -> Any:
             return cloudpickle.Pickler._dispatch_table[io.TextIOWrapper](file)
         raise TypeError("an open file belongs to the sandbox and cannot be sent")
 
-    table = ChainMap({io.TextIOWrapper: refuse_file}, cloudpickle.Pickler.dispatch_table)
+    own = {io.TextIOWrapper: refuse_file, functools.cached_property: reduce_cached_property}
+    table = ChainMap(own, cloudpickle.Pickler.dispatch_table)
     return type("ResultPickler", (cloudpickle.Pickler,), {"dispatch_table": table})
 
 

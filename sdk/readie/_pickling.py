@@ -27,6 +27,7 @@ from readie._imports import Findings, note_module
 from readie._shipping import collect
 from readie_wire import shipping
 from readie_wire.extracting import How, Sighting
+from readie_wire.reducing import reduce_cached_property
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -141,7 +142,11 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # untyped base
     """cloudpickle that keeps file names, knows cached functions and notes the modules it meets."""
 
     dispatch_table: ClassVar[Mapping[type, Any]] = ChainMap(
-        {types.CodeType: _reduce_code, **dict.fromkeys(_SENTINELS, _reduce_sentinel)},
+        {
+            types.CodeType: _reduce_code,
+            functools.cached_property: reduce_cached_property,
+            **dict.fromkeys(_SENTINELS, _reduce_sentinel),
+        },
         cloudpickle.Pickler.dispatch_table,
     )
 

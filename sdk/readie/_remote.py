@@ -44,7 +44,7 @@ class RemoteFunction(Generic[P, R]):
         if bound:
             self.__signature__ = inspect.signature(function.__get__(bound[0]))
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run on a worker and wait. What the function prints appears on stderr as it comes.
 
         Raises what the function raised, or a `ReadieError`.
@@ -52,20 +52,20 @@ class RemoteFunction(Generic[P, R]):
         refuse_in_coroutine(f"{self._label}()", f"await {self._label}.aio()")
         return cast(R, self._chosen_client.run(self._job(args, kwargs)))
 
-    async def aio(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    async def aio(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """As a plain call, for coroutines."""
         return cast(R, await self._chosen_client.run_async(self._job(args, kwargs)))
 
-    def spawn(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+    def spawn(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """Start the call without waiting for it."""
         refuse_in_coroutine(f"{self._label}.spawn()", f"await {self._label}.aspawn()")
         return cast(Call[R], self._chosen_client.spawn(self._job(args, kwargs)))
 
-    async def aspawn(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+    async def aspawn(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """As `spawn`, for coroutines."""
         return cast(Call[R], await self._chosen_client.spawn_async(self._job(args, kwargs)))
 
-    def local(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def local(self, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Call the plain function here; of an ``async def`` that gives a coroutine."""
         return self._function(*self._bound, *args, **kwargs)
 
@@ -76,7 +76,7 @@ class RemoteFunction(Generic[P, R]):
         merged = self._options | checked(options)
         return RemoteFunction(self._function, merged, client or self._client, bound=self._bound)
 
-    def explain(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
+    def explain(self, /, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
         """What the service expects this call to need and to cost, without running it."""
         refuse_in_coroutine(f"{self._label}.explain()", "a thread")
         return self._chosen_client.explain(self._job(args, kwargs))

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import readie
+from readie._cli.data_folder import DataFolder
 from readie._cli.up import _kept_port
 from readie._cli.valkey import SOCKET_PATH_LIMIT, find_server, socket_path
 from readie_gateway.serving import listen
@@ -90,6 +91,25 @@ def test_a_script_finds_it_without_being_told(short_path: Path) -> None:
             check=False,
         )
         assert done.stdout == "found\n", done.stderr
+
+
+def test_the_note_of_another_service_is_there_again_if_that_one_still_runs(
+    short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("READIE_DATA_DIR", str(short_path / "default"))
+    note = short_path / "default/service.json"
+    note.parent.mkdir()
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    for pid, again in ((os.getppid(), True), (ended.pid, False)):
+        others = json.dumps({"url": "http://127.0.0.1:1", "token_file": "x", "pid": pid})
+        note.write_text(others)
+        folder = DataFolder(short_path / "data")
+        folder.announce("http://127.0.0.1:2")
+        assert "127.0.0.1:2" in note.read_text()
+        folder.withdraw()
+        assert note.exists() == again
+        assert not again or note.read_text() == others
 
 
 def test_without_a_server_on_the_path_the_one_of_the_wheel_serves(short_path: Path) -> None:

@@ -64,6 +64,15 @@ class Slotted:
     y: int = 3
 
 
+class Lazy:
+    def __init__(self, x: int) -> None:
+        self.x = x
+
+    @functools.cached_property
+    def doubled(self) -> int:
+        return 2 * self.x
+
+
 class Colour(enum.Enum):
     RED = 1
 
@@ -105,6 +114,13 @@ def test_named_tuples_stay_what_they_are_on_both_sides() -> None:
     assert type(changed) is Named
     assert changed == Named(5)
     assert made == 14
+
+
+def test_classes_with_cached_properties_travel() -> None:
+    assert elsewhere(lambda given: (given.doubled, vars(given)), Lazy(2)) == (
+        4,
+        {"x": 2, "doubled": 4},
+    )
 
 
 def test_a_dataclass_can_be_extended_on_the_other_side() -> None:

@@ -81,6 +81,15 @@ def test_a_call_looks_like_a_local_one() -> None:
     assert double.local(2) == 4
 
 
+def test_parameters_may_have_any_name() -> None:
+    @remote
+    def named(**given: int) -> dict[str, int]:
+        return given
+
+    assert named(self=1, args=2, client=3) == {"self": 1, "args": 2, "client": 3}
+    assert named.local(self=1) == {"self": 1}
+
+
 def test_name_signature_and_the_plain_function_are_kept() -> None:
     assert double.__name__ == "double"  # type: ignore[attr-defined]
     assert double.__doc__ == "Twice, ``times`` times."

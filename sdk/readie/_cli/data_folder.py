@@ -27,6 +27,7 @@ class DataFolder:
         self.path = (path or _settings.data_folder()).absolute()
         self._note = _settings.data_folder() / _settings.SERVICE_FILE
         self._lock: int | None = None
+        self._before = ""  # the note of another service, which runs in another folder
 
     @property
     def token_file(self) -> Path:
@@ -83,6 +84,7 @@ class DataFolder:
         note = {"url": url, "token_file": str(self.token_file), "pid": os.getpid()}
         try:
             self._note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._before = self._note.read_text() if self._note.exists() else ""
             _write_private(self._note, json.dumps(note) + "\n")
         except OSError as error:
             click.echo(
@@ -90,12 +92,28 @@ class DataFolder:
             )
 
     def withdraw(self) -> None:
-        """Take the note back, unless another service has put its own there since."""
+        """Take the note back, unless another service has put its own there since.
+
+        The one that was there before is there again, if its service still runs.
+        """
         try:
-            if json.loads(self._note.read_text()).get("pid") == os.getpid():
+            if json.loads(self._note.read_text()).get("pid") != os.getpid():
+                return
+            if _is_alive(self._before):
+                _write_private(self._note, self._before)
+            else:
                 self._note.unlink()
         except (OSError, ValueError):
             return
+
+
+def _is_alive(note: str) -> bool:
+    """Whether the process that left a note is there."""
+    try:
+        os.kill(int(json.loads(note)["pid"]), 0)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return True
 
 
 def _write_private(path: Path, text: str) -> None:
