@@ -66,7 +66,7 @@ class CallOptions(BaseModel):
     queue_timeout: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         DEFAULT_QUEUE_TIMEOUT_S,
         le=MAX_TIMEOUT_S,
-        description="How long the call may wait for a worker.",
+        description="How long the call may wait for a worker; 0: only for one that is free.",
     )
     memory: Size = Field(
         DEFAULT_MEMORY, ge=MIN_MEMORY, description="Memory that the sandbox starts with."

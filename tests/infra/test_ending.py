@@ -156,6 +156,15 @@ async def test_an_ended_and_an_unknown_call_cannot_be_cancelled(store: CallStore
     assert await store.cancel("call-unknown", "what") is None
 
 
+async def test_a_call_that_does_not_wait_is_there_until_a_free_worker_can_have_come(
+    store: CallStore, each_redis: RedisServer
+) -> None:
+    record = await enqueue(store, queue_timeout=0)
+    created = await store.read(record.call_id)
+    assert created is not None
+    assert due_between(each_redis, created.record.created_ms + 200) == 1
+
+
 async def test_a_call_that_nobody_takes_expires(store: CallStore) -> None:
     record = await enqueue(store, queue_timeout=0.05, gateway="gateway-1")
     await asyncio.sleep(0.1)

@@ -15,9 +15,11 @@
 -- {-3, session} unknown; {-4, reason} its session has ended; {-5, length} its session is busy.
 local RECENT = 1000 -- ids
 local RECENT_TTL_MS = 86400000 -- a day
+local AT_ONCE_MS = 250 -- what a worker that is free needs to come for a call that does not wait
 
 local call, token, flavor, key, gateway = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[7]
 local session = ARGV[15]
+local at_once = tonumber(ARGV[9]) <= 1
 
 local function subscribe(to)
   if gateway ~= '' and redis.call('HGET', call_key(to), 'finished_ms') == '0' then
@@ -43,7 +45,6 @@ if session ~= '' then
   if s[2] ~= token then return {-3, session} end -- another token's is as unknown as none
   if s[1] ~= 'open' then return {-4, s[3]} end
   local waiting = redis.call('XLEN', session_calls_key(session))
-  local at_once = tonumber(ARGV[9]) <= 1
   if waiting >= tonumber(ARGV[16]) or (at_once and (waiting > 0 or s[4] ~= '')) then
     return {-5, waiting}
   end
@@ -60,7 +61,7 @@ if key ~= '' then
   redis.call('SET', idempotency_key(token, key), call .. ' ' .. ARGV[6], 'PX', ARGV[11])
 end
 append(call, 1, 'accepted', ARGV[14])
-set_due(call, now + ARGV[9])
+set_due(call, now + (at_once and AT_ONCE_MS or ARGV[9]))
 redis.call('ZADD', recent_key(token), digits(now), call)
 redis.call('ZREMRANGEBYRANK', recent_key(token), 0, -RECENT - 1)
 redis.call('PEXPIRE', recent_key(token), RECENT_TTL_MS)
