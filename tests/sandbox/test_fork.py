@@ -296,11 +296,13 @@ async def main():
     checkpoint = Checkpoint("generation/checkpoint_1", ["wave"])
     await runtime.adopt(checkpoint)
     limits = Limits(memory=1 << 30)
-    pids = [zygote.pid for zygote in runtime._zygotes.values()]
+    sandboxes = []
     for number in range(2):
-        pids.append((await runtime.cold(SandboxSpec(f"cold-{number}", limits))).pid)
-        pids.append((await runtime.restore(checkpoint, SandboxSpec(f"fork-{number}", limits))).pid)
-    print(*pids, flush=True)
+        sandboxes.append(await runtime.cold(SandboxSpec(f"cold-{number}", limits)))
+        sandboxes.append(await runtime.restore(checkpoint, SandboxSpec(f"fork-{number}", limits)))
+    for one in sandboxes:  # one that is just becoming another program has no environment
+        assert await asyncio.get_running_loop().sock_recv(one.connection, 1000)
+    print(*(one.pid for one in (*runtime._zygotes.values(), *sandboxes)), flush=True)
     await asyncio.Event().wait()
 
 asyncio.run(main())
