@@ -13,7 +13,7 @@ from support.processes import tied
 from support.repository import ROOT
 from support.requirements import require_part
 
-DEADLINE_S = 60.0
+DEADLINE_S = 150.0
 
 # A test module as ours are: a process and a server for all of its tests, and one test that hangs.
 MODULE = """

@@ -22,6 +22,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
+from readie_wire.keys import Keys
 from support.ports import free_port
 from support.processes import tied
 from support.redis_servers import RedisServer
@@ -31,7 +32,7 @@ SECRET = "made-for-one-run-only"
 GATEWAYS, WORKERS, CLIENTS = 2, 3, 4
 ACCEPT_S = 60.0  # to find a gateway that takes a call
 END_S = 90.0  # after the last disturbance: a lease, a reaper's patience and the reruns
-STOP_S = 20.0
+STOP_S = 60.0
 # Longer than a reaper's patience: the fleet gives a worker up that comes back.
 LONG_STOP_S = 20.0
 LONG_RUN_S = 40.0  # a run that has the time for one
@@ -132,6 +133,7 @@ class Chaos:
             client.join()
         self._await_ends(calm)
         self._end_sessions(calm)
+        self._until_buried(calm)
         self.figures.accepted = len(self.sent)
         self.figures.sessions = len({sent.session for sent in self.sent if sent.session})
 
@@ -294,6 +296,12 @@ class Chaos:
             assert time.monotonic() < deadline, f"{listed} are still open\n{self.logs()}"
             for session in (listed or {"sessions": []})["sessions"]:
                 self._ask(0, "DELETE", f"/v1/sessions/{session['session_id']}")
+
+    def _until_buried(self, calm: float) -> None:
+        """Those that were killed while they held nothing, too: who sweeps is about to be stopped."""
+        while self._server.command("SCARD", Keys().workers) != f":{WORKERS}":
+            assert time.monotonic() < calm + END_S, self.logs()
+            time.sleep(0.1)
 
     def _await_ends(self, calm: float) -> None:
         deadline = calm + END_S

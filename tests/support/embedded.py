@@ -13,7 +13,7 @@ from pathlib import Path
 import readie
 from support.processes import tied
 
-DEADLINE_S = 90.0
+DEADLINE_S = 150.0
 
 
 @dataclass

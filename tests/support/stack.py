@@ -18,7 +18,7 @@ from typing import Any
 from support.ports import free_port
 from support.processes import tied
 
-START_DEADLINE_S = 60.0
+START_DEADLINE_S = 150.0
 STOP_DEADLINE_S = 45.0
 CALL_DEADLINE_S = 60.0
 POLL_S = 0.05
