@@ -101,6 +101,12 @@ def _reseed_torch(module: Any, seed: Callable[[], int]) -> None:
     module.manual_seed(seed() % 2**63)
 
 
+def _reseed_numba(module: Any, seed: Callable[[], int]) -> None:
+    """Compiled functions draw from states of numba's own, for `numpy.random` and for `random`."""
+    for state in (module.rnd_get_np_state_ptr(), module.rnd_get_py_state_ptr()):
+        module.rnd_seed(state, seed().to_bytes(SEED_BYTES))
+
+
 def _reseed_openssl(module: Any, seed: Callable[[], int]) -> None:
     module.RAND_add(seed().to_bytes(SEED_BYTES) + os.urandom(16), float(SEED_BYTES + 16))
 
@@ -109,5 +115,6 @@ _RESEED_MODULE: dict[str, Callable[[Any, Callable[[], int]], None]] = {
     "random": _reseed_random,
     "numpy.random": _reseed_numpy,
     "torch": _reseed_torch,
+    "numba._helperlib": _reseed_numba,
     "_ssl": _reseed_openssl,  # equal OpenSSL states would mean equal TLS keys
 }

@@ -317,6 +317,36 @@ async def test_torch_is_reseeded_and_forgets_the_devices_it_counted(
     assert set(counts) == {None}
 
 
+# The part of numba that draws random numbers in compiled functions.
+NUMBA = """
+import random, sys, types
+STATES = {0x100: random.getrandbits(64), 0x200: random.getrandbits(64)}
+parts = types.ModuleType("numba._helperlib")
+parts.rnd_get_np_state_ptr = lambda: 0x100
+parts.rnd_get_py_state_ptr = lambda: 0x200
+
+def rnd_seed(state, seed):
+    STATES[state] = bytes(seed)
+
+parts.rnd_seed = rnd_seed
+sys.modules["numba._helperlib"] = parts
+"""
+
+
+async def test_what_numba_keeps_for_compiled_functions_is_reseeded(open_runtime: OpenBench) -> None:
+    bench = await open_runtime({"numba": NUMBA})
+    checkpoint = await bench.checkpoint("numba")
+
+    def states() -> tuple[object, ...]:
+        import sys
+
+        return tuple(sys.modules["numba"].STATES.values())
+
+    runnings = [await bench.start(checkpoint) for _ in range(2)]
+    first, second = await gather_calls(runnings, states)
+    assert len({*first, *second}) == 4  # type: ignore[misc]
+
+
 async def test_a_checkpoint_with_cuda_initialised_is_refused(open_runtime: OpenBench) -> None:
     bench = await open_runtime({"torch": TORCH, "model": "import torch\ntorch.INITIALIZED = True"})
     with pytest.raises(CheckpointRefusedError, match="model initialised CUDA"):
