@@ -65,7 +65,7 @@ class RedisServer:
     def command(self, *words: str) -> str:
         """The first line of the answer to one command, over a connection of its own."""
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(5)
+            connection.settimeout(START_DEADLINE_S)
             connection.connect(str(self.socket_path))
             parts = [f"${len(word.encode())}\r\n{word}\r\n" for word in words]
             connection.sendall(f"*{len(words)}\r\n{''.join(parts)}".encode())

@@ -79,7 +79,7 @@ class Stack:
             self.url + path, headers={"Authorization": f"Bearer {self.token}"}
         )
         try:
-            with urllib.request.urlopen(request, timeout=5) as answer:
+            with urllib.request.urlopen(request, timeout=CALL_DEADLINE_S) as answer:
                 body = answer.read().decode()
         except (OSError, HTTPException):  # an answer may also end in the middle
             return None
