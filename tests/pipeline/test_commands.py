@@ -210,6 +210,23 @@ def test_a_folder_without_workloads_replaces_no_corpus(data: Path, tmp_path: Pat
     assert (data / "datasets/cpu.json").read_bytes() == before
 
 
+def test_workloads_of_two_files_are_kept_apart_and_one_given_twice_counts_once(
+    tmp_path: Path,
+) -> None:
+    options: list[object] = ["--data", tmp_path, "--no-check"]
+    for name, imports in (("a", "six"), ("b", "numpy"), ("a", "six")):
+        file = tmp_path / f"{name}.jsonl"
+        file.write_text(json.dumps({"id": 1, "imports": [imports]}) + "\n")
+        options += ["--import-sets", file]
+    succeed("corpus", *options)
+    succeed("corpus", *options, "--append")
+    workloads = load_dataset((tmp_path / "datasets/cpu.json").read_bytes()).workloads
+    assert [(one.id, *one.resources.packages) for one in workloads] == [
+        ("1", "six"),
+        ("1", "numpy"),
+    ]
+
+
 def test_a_place_that_cannot_be_written_is_told_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("a file")
     sets = tmp_path / "sets.jsonl"

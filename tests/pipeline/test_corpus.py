@@ -229,6 +229,10 @@ def test_import_sets_are_read_without_the_standard_library(tmp_path: Path) -> No
         ('{"imports": "six"}', "line 2: imports must be a list"),
         ("[]", "line 2: imports must be a list"),
         ('{"imports": [1]}', "line 2: imports must be a list"),
+        ('{"imports": ["six", ""]}', "line 2: '' is no name of a module"),
+        ('{"imports": [".x"]}', "line 2: '.x' is no name of a module"),
+        ('{"imports": ["a b"]}', "line 2: 'a b' is no name of a module"),
+        ('{"imports": ["lambda"]}', "line 2: 'lambda' is no name of a module"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, line: str, reason: str) -> None:
@@ -240,7 +244,7 @@ def test_a_bad_line_is_named(tmp_path: Path, line: str, reason: str) -> None:
 
 def test_a_saved_file_of_recorded_calls_is_read(tmp_path: Path) -> None:
     file = tmp_path / "recorded.jsonl"
-    line = '{"imports": ["six", "os"], "count": 2, "day": "2026-11-29"}\n'
+    line = '{"imports": ["six", "os", "six; rm", ""], "count": 2, "day": "2026-11-29"}\n'
     file.write_text(line + "\n" + line)
     (workload,) = load_recorded(file)
     assert (workload.source, workload.resources.packages) == ("recorded", ("six",))

@@ -113,7 +113,8 @@ def corpus(
         workloads += _recorded(place, days, token_file, services)
     journal = Journal(workspace.gathered, "example code, 1")
     workloads += _from_services(terminal, services, journal)
-    unique = {workload.id: workload for workload in workloads}
+    # Files of import sets may number their lines alike.
+    unique = {(workload.id, workload.source): workload for workload in workloads}
     if not unique:
         raise CorpusError(f"no workload was found; {workspace.dataset} is left as it was")
     if checking:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from keyword import iskeyword
 from typing import Any, Self
 
 from readie_pipeline.errors import CorpusError
@@ -15,6 +16,11 @@ PREFIXES = {"datasets": "dataset:", "models": "model:", "tokenizers": "tokenizer
 def label(kind: str, name: str) -> str:
     """The name of a catalogue item for a name in the field ``kind`` of `Resources`."""
     return PREFIXES.get(kind, "") + name
+
+
+def can_be_imported(name: str) -> bool:
+    """Whether ``import name`` could be written."""
+    return all(part.isidentifier() and not iskeyword(part) for part in name.split("."))
 
 
 @dataclass(frozen=True, slots=True)

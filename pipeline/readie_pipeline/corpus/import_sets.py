@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from readie_pipeline.corpus.dataset import Resources, Workload
+from readie_pipeline.corpus.dataset import Resources, Workload, can_be_imported
 from readie_pipeline.errors import CorpusError
 from readie_wire.extracting import is_standard_library
 
@@ -29,6 +29,8 @@ def _read(path: Path, number: int, line: str) -> Workload:
     names: Any = value.get("imports") if isinstance(value, dict) else None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise CorpusError(f"{path}, line {number}: imports must be a list of module names")
+    if no_modules := [name for name in names if not can_be_imported(name)]:
+        raise CorpusError(f"{path}, line {number}: {no_modules[0][:80]!r} is no name of a module")
     return Workload(
         id=str(value.get("id", number)),
         source=f"{path.name}:{number}",

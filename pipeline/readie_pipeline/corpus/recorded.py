@@ -10,7 +10,7 @@ from typing import Any
 import requests
 from requests.auth import AuthBase
 
-from readie_pipeline.corpus.dataset import Resources, Workload
+from readie_pipeline.corpus.dataset import Resources, Workload, can_be_imported
 from readie_pipeline.corpus.patience import Patience, failure, refusal
 from readie_pipeline.errors import CorpusError, ServiceError
 from readie_wire.extracting import is_standard_library
@@ -84,7 +84,11 @@ def _read(line: str, place: str) -> tuple[tuple[str, ...], int]:
         case {"imports": list(names), "count": int(count)} if count > 0 and all(
             isinstance(name, str) for name in names
         ):
-            return tuple(sorted({name for name in names if not is_standard_library(name)})), count
+            # Callers may say what they like that they import.
+            kept = {
+                name for name in names if can_be_imported(name) and not is_standard_library(name)
+            }
+            return tuple(sorted(kept)), count
     raise CorpusError(f'{place}: must be {{"imports": [names of modules], "count": at least 1}}')
 
 
