@@ -70,6 +70,6 @@ def test_the_reference_is_what_the_code_says_now() -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=250,
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr

@@ -102,7 +102,7 @@ def test_importing_every_module_of_a_package_loads_only_that_and_starts_nothing(
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=250,
     )
     assert loaded.returncode == 0, loaded.stderr
     report = json.loads(loaded.stdout)

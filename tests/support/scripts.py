@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-SCRIPT_DEADLINE_S = 100.0
+SCRIPT_DEADLINE_S = 250.0
 TERMINAL_COLUMNS = "300"  # so that no line of a table is broken
 
 

@@ -13,7 +13,7 @@ from support.redis_servers import RedisServer
 from support.s3_servers import S3Server
 from support.stack import Stack, running_stack
 
-CAPTURE_DEADLINE_S = 100
+CAPTURE_DEADLINE_S = 250
 
 
 def test_a_call_restores_a_checkpoint_that_came_from_the_bucket(
