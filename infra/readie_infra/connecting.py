@@ -32,17 +32,20 @@ def connect(url: str) -> Redis:
         # a cancellation that meets an answer (before Python 3.12) and costs a task.
         socket_timeout=None,
         max_connections=MAX_CONNECTIONS,
-        retry=retrying(),
+        retry=retrying(TimeoutError),  # of a connection: answers have no limit here
     )
     return client
 
 
-def retrying() -> Retry:
-    """How often, and at which intervals, a command is repeated whose connection broke."""
+def retrying(*errors: type[Exception]) -> Retry:
+    """How often, and at which intervals, a command is repeated whose connection broke.
+
+    ``errors`` are more that mean this.
+    """
     return Retry(
         ExponentialBackoff(cap=LONGEST_PAUSE_S, base=FIRST_PAUSE_S),
         RETRIES,
-        supported_errors=(exceptions.ConnectionError,),
+        supported_errors=(exceptions.ConnectionError, *errors),  # type: ignore[arg-type]
     )
 
 

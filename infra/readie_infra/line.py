@@ -80,6 +80,8 @@ class Line:
                     await connection.connect()  # type: ignore[no-untyped-call]
             except TimeoutError as error:
                 raise exceptions.TimeoutError("the server accepts but does not answer") from error
+            except exceptions.TimeoutError as error:  # it does not accept, or we stood still
+                raise exceptions.ConnectionError(str(error)) from error
             self._link = _Link(connection, self._timeout_s)
             self.connections += 1
             return self._link

@@ -3,13 +3,14 @@
 import asyncio
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Callable
 
 import pytest
 from redis import exceptions
 
 from readie_infra import line
-from readie_infra.connecting import connect
+from readie_infra.connecting import CONNECT_TIMEOUT_S, connect
 from readie_infra.line import Line
 from readie_infra.store import CallStore
 from support.flaky_proxy import FlakyProxy
@@ -112,6 +113,17 @@ async def test_a_server_that_stops_reading_holds_nobody_for_ever(
     finally:
         os.kill(server.pid, signal.SIGCONT)
     assert await shared.ask("ECHO", "again") == b"again"
+    await shared.close()
+
+
+async def test_a_process_that_stood_still_while_it_connected_connects_again(
+    valkey: RedisServer,
+) -> None:
+    shared = Line(connect(valkey.socket_url).connection_pool)
+    asked = asyncio.create_task(shared.ask("ECHO", "1"))
+    await asyncio.sleep(0)
+    time.sleep(CONNECT_TIMEOUT_S + 0.1)  # noqa: ASYNC251 - the loop is to be busy
+    assert await asked == b"1"
     await shared.close()
 
 
