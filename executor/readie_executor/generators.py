@@ -111,10 +111,24 @@ def _reseed_openssl(module: Any, seed: Callable[[], int]) -> None:
     module.RAND_add(seed().to_bytes(SEED_BYTES) + os.urandom(16), float(SEED_BYTES + 16))
 
 
+def _reseed_cryptography(module: Any, seed: Callable[[], int]) -> None:
+    """It brings an OpenSSL of its own, from which it draws private keys."""
+    if can_reseed_cryptography(module):
+        data = seed().to_bytes(SEED_BYTES) + os.urandom(16)
+        module._openssl.lib.RAND_add(data, len(data), float(len(data)))
+
+
+def can_reseed_cryptography(module: Any) -> bool:
+    """Whether ``cryptography.hazmat.bindings._rust`` lets others have that function, as releases do."""
+    lib = getattr(getattr(module, "_openssl", None), "lib", None)
+    return hasattr(lib, "RAND_add")
+
+
 _RESEED_MODULE: dict[str, Callable[[Any, Callable[[], int]], None]] = {
     "random": _reseed_random,
     "numpy.random": _reseed_numpy,
     "torch": _reseed_torch,
     "numba._helperlib": _reseed_numba,
+    "cryptography.hazmat.bindings._rust": _reseed_cryptography,
     "_ssl": _reseed_openssl,  # equal OpenSSL states would mean equal TLS keys
 }

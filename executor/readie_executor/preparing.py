@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from readie_executor.gating import Doings, Holdings
-from readie_executor.generators import Generators
+from readie_executor.generators import Generators, can_reseed_cryptography
 from readie_executor.hygiene import Baseline
 from readie_executor.recording import EnvironmentReads, read_by_libraries
 from readie_wire import hooks
@@ -182,9 +182,10 @@ def _of_libraries() -> list[str]:
     cuda = sys.modules.get("torch.cuda")
     if getattr(cuda, "_cached_device_count", None) is not None:
         found.append("torch has cached the number of devices; it is forgotten in every clone")
-    if "cryptography.hazmat.bindings._rust" in sys.modules:
+    bindings = sys.modules.get("cryptography.hazmat.bindings._rust")
+    if bindings is not None and not can_reseed_cryptography(bindings):
         found.append(
-            "cryptography has an OpenSSL of its own, whose random state can be reseeded only by "
-            "the fork of a process, not after a restore from disk"
+            "cryptography has an OpenSSL of its own, whose random state this release lets nobody "
+            "reseed: clones restored from disk make equal keys"
         )
     return found

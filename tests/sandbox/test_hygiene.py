@@ -317,6 +317,24 @@ async def test_torch_is_reseeded_and_forgets_the_devices_it_counted(
     assert set(counts) == {None}
 
 
+async def test_clones_make_private_keys_of_their_own(open_runtime: OpenBench) -> None:
+    """Cryptography has an OpenSSL beside the one of `ssl`; it has drawn before the checkpoint."""
+    imports = "from cryptography.hazmat.primitives.asymmetric import ec\n"
+    bench = await open_runtime({"keys": f"{imports}KEY = ec.generate_private_key(ec.SECP256R1())"})
+    checkpoint = await bench.checkpoint("keys")
+
+    def make() -> tuple[object, ...]:
+        from cryptography.hazmat.primitives.asymmetric import ec
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        key = ec.generate_private_key(ec.SECP256R1())
+        return key.private_numbers().private_value, AESGCM.generate_key(128)
+
+    runnings = [await bench.start(checkpoint) for _ in range(3)]
+    private, symmetric = zip(*await gather_calls(runnings, make), strict=True)
+    assert len(set(private)) == len(set(symmetric)) == 3
+
+
 # The part of numba that draws random numbers in compiled functions.
 NUMBA = """
 import random, sys, types
