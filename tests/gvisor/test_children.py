@@ -1,5 +1,6 @@
 """How a runtime learns that the processes of its sandboxes have ended."""
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -32,7 +33,7 @@ async def test_what_one_runtime_awaits_another_does_not_bury(tmp_path: Path) -> 
     pids = [stand_in(tmp_path, name, ours) for name in ("runsc-sandbox", "runsc-gofer")]
     stranger = stand_in(tmp_path, "another", ours)
     children = Children()
-    processes = children.of(tmp_path)
+    processes = await children.of(tmp_path)
     os.close(theirs)
     os.close(ours)
     wait_for_deaths(*pids, stranger)
@@ -40,3 +41,19 @@ async def test_what_one_runtime_awaits_another_does_not_bury(tmp_path: Path) -> 
     assert buried(stranger)
     statuses = [await children.ended(pid) for pid in processes.all]
     assert [os.waitstatus_to_exitcode(status) for status in statuses] == [1, 1]
+
+
+async def test_a_process_that_shows_itself_late_is_waited_for(tmp_path: Path) -> None:
+    """As one that is just starting its program anew."""
+    ours, theirs = os.pipe()
+    os.set_inheritable(theirs, False)
+    children = Children()
+    kernel = stand_in(tmp_path, "runsc-sandbox", ours)
+    looking = asyncio.create_task(children.of(tmp_path))
+    await asyncio.sleep(0)
+    gofer = stand_in(tmp_path, "runsc-gofer", ours)
+    assert (await looking).all == (kernel, gofer)
+    os.close(theirs)
+    os.close(ours)
+    for pid in (kernel, gofer):
+        await children.ended(pid)

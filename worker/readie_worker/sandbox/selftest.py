@@ -117,7 +117,7 @@ class _Trial:
             await self._runsc.start(container)
             async with asyncio.timeout(STEP_DEADLINE_S):
                 await _read(pipes.stdout, until=b"ready\n")
-            processes = self._children.of(container.bundle)
+            processes = await self._children.of(container.bundle)
             await self._runsc.checkpoint(container, self._image, STEP_DEADLINE_S)
             for pid in processes.all:
                 await self._children.ended(pid)
@@ -129,7 +129,7 @@ class _Trial:
         try:
             await self._runsc.create(container, pipes.stdio)
             pipes.close_container_ends()
-            processes = self._children.of(container.bundle)
+            processes = await self._children.of(container.bundle)
             if image is None:
                 await self._runsc.start(container)
             else:

@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import os
 import signal
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -20,6 +21,12 @@ from readie_worker.sandbox.gvisor.runsc import RunscError
 
 _PR_SET_CHILD_SUBREAPER = 36
 _COMMAND_NAME = b"(exe)"  # what runsc's own processes are called: they run /proc/self/exe
+_KERNEL, _GOFER = b"runsc-sandbox", b"runsc-gofer"
+_NAMES = frozenset({_KERNEL, _GOFER})
+# A process that starts its program anew, as the gofer does, has no command line for a moment; nor does
+# the kernel promise a complete list of children while others of them end.
+SEEN_WITHIN_S = 2.0
+_POLL_S = 0.002
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +54,15 @@ class Children:
             reason = os.strerror(ctypes.get_errno())
             raise RuntimeUnavailableError(f"this process cannot adopt sandboxes: {reason}")
 
-    def of(self, bundle: Path) -> Processes:
+    async def of(self, bundle: Path) -> Processes:
         """The processes of the sandbox that `runsc create` has just made of `bundle`."""
-        found = _with_bundle(bundle)
-        try:
-            processes = Processes(found[b"runsc-sandbox"], found[b"runsc-gofer"])
-        except KeyError as error:
-            raise RunscError(f"runsc create left no {error} process for {bundle.name}") from error
+        deadline = time.monotonic() + SEEN_WITHIN_S
+        while missing := _NAMES - (found := _with_bundle(bundle)).keys():
+            if time.monotonic() > deadline:
+                names = b", ".join(sorted(missing)).decode()
+                raise RunscError(f"runsc create left no {names} for {bundle}")
+            await asyncio.sleep(_POLL_S)
+        processes = Processes(found[_KERNEL], found[_GOFER])
         self._awaited.update(processes.all)
         return processes
 

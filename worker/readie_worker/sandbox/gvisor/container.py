@@ -68,7 +68,7 @@ class CreatedContainer:
         parts = self.parts
         await self._runsc.create(parts.container, parts.pipes.stdio, parts.group.joining())
         parts.pipes.close_container_ends()
-        self._processes = self._children.of(parts.container.bundle)
+        self._processes = await self._children.of(parts.container.bundle)
         self._watch = asyncio.create_task(self._until_end(self._processes))
 
     def kill(self) -> None:
