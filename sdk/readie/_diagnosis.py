@@ -184,6 +184,7 @@ def _instance_parts(value: object) -> Iterator[tuple[tuple[str, ...], object]]:
         for name in (slots,) if isinstance(slots, str) else slots:
             if hasattr(value, name):
                 yield (f".{name}",), getattr(value, name)
+    yield ("class",), type(value)  # that travels too, where it is the caller's own
 
 
 def _type_name(kind: type) -> str:

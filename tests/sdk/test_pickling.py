@@ -297,6 +297,15 @@ def test_an_open_socket_is_refused_with_its_remedy() -> None:
         packed(print, connection)
 
 
+def test_the_path_leads_into_the_class_of_an_object() -> None:
+    class Guarded:
+        guard = LOCK
+
+    with pytest.raises(SerializationError) as caught:
+        packed(print, Guarded())
+    assert caught.value.path == ("argument 1", "class", "class attribute guard")
+
+
 def test_a_client_is_refused_as_what_it_is() -> None:
     client = readie.Client("http://127.0.0.1:1")
     remedy = r"closure → client : readie\.Client\. Hint: make the client inside the function"
