@@ -47,6 +47,8 @@ async def test_it_is_queued_once_more_under_a_new_id(gateway: Gateway) -> None:
     assert answer.status == 202
     again = answer.json()["call_id"]
     assert again != call_id
+    repeated = await gateway.request("POST", f"/v1/dead/{call_id}/requeue")  # its answer was lost
+    assert (repeated.status, repeated.json()["call_id"]) == (202, again)
     async with played_worker(gateway, one) as worker:
         ended = await gateway.get(f"/v1/calls/{again}/result?wait=20")
     assert ended.json()["value"] == 1

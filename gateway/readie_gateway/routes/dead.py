@@ -59,7 +59,15 @@ class DeadLetters:
 
         Asked for again, as after a lost answer, it gives the call that it gave before.
         """
-        letter = await self._letter(request)
+        call_id = _asked_for(request)
+        key = hashlib.sha256(f"requeue {call_id}".encode()).hexdigest()
+        again = await self.services.store.call_of_key(request.scope["token"], key)
+        again = again or await self._requeued(await self._letter(request), key)
+        await self.services.store.drop_dead(call_id)
+        body = {"call_id": again, "requeued": call_id}
+        return json_response(body, 202, {"Location": call_location(again)})
+
+    async def _requeued(self, letter: DeadLetter, key: str) -> str:
         try:
             parked = await self.services.store.dead_record(letter.call_id)
         except (ValueError, KeyError, TypeError) as error:
@@ -70,14 +78,12 @@ class DeadLetters:
         again = await self._copy(parked)
         enqueued = await self.services.store.enqueue(
             again,
-            idempotency=(hashlib.sha256(f"requeue {parked.call_id}".encode()).hexdigest(), ""),
+            idempotency=(key, ""),
             queue_timeout=float(again.options["queue_timeout"]),
             gateway=None,
             queue_limit=self.services.limits.queue,
         )
-        await self.services.store.drop_dead(parked.call_id)
-        body = {"call_id": enqueued.call_id, "requeued": parked.call_id}
-        return json_response(body, 202, {"Location": call_location(enqueued.call_id)})
+        return enqueued.call_id
 
     async def _copy(self, parked: CallRecord) -> CallRecord:
         """A call nobody waits for; its payload is its own, so that the parked one's can go."""
@@ -94,8 +100,12 @@ class DeadLetters:
         return sorted((letter for part in found for letter in part), key=lambda one: one.parked_ms)
 
     async def _letter(self, request: Request) -> DeadLetter:
-        call_id = check_id(request.path_params["call_id"], "the call id")
+        call_id = _asked_for(request)
         for letter in await self._letters(request):
             if letter.call_id == call_id:
                 return letter
         raise NotFoundError(f"{call_id} is not among the dead letters")
+
+
+def _asked_for(request: Request) -> str:
+    return check_id(request.path_params["call_id"], "the call id")

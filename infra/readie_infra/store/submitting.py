@@ -17,6 +17,7 @@ from readie_infra.store.reading import (
 )
 from readie_infra.store.steps import Steps, milliseconds
 from readie_infra.store.values import Enqueued, Limits
+from readie_wire.keys import Keys
 from readie_wire.lifecycle import State
 from readie_wire.records import CallRecord, reruns_allowed
 
@@ -29,6 +30,7 @@ _SESSION_UNKNOWN, _SESSION_ENDED = -3, -4
 
 class Submitting:
     _steps: Steps
+    _keys: Keys
     _limits: Limits
 
     async def enqueue(
@@ -108,6 +110,11 @@ class Submitting:
             order,
         )
         return None if state is None else State(state.decode())
+
+    async def call_of_key(self, token: str, key: str) -> str | None:
+        """The call that an idempotency key of the token stands for, also when its record is gone."""
+        known = await self._steps.ask("GET", self._keys.idempotency(token, key))
+        return None if known is None else str(known.decode().partition(" ")[0])
 
     async def recent(self, token: str, limit: int = 100) -> list[CallRecord]:
         """The latest calls of a token, newest first, without payloads and results."""
