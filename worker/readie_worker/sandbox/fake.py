@@ -93,7 +93,7 @@ class FakeSandbox:
         (self._stdout, self._out), (self._stderr, self._err) = os.pipe(), os.pipe()
         for descriptor in (self._stdout, self._stderr):
             os.set_blocking(descriptor, False)
-        self._inodes = {fd: os.fstat(fd).st_ino for fd in (self._stdout, self._stderr)}
+        self._files = {fd: os.fstat(fd) for fd in (self._stdout, self._stderr)}
         self._exit: asyncio.Future[SandboxExit] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._live())
 
@@ -145,11 +145,11 @@ class FakeSandbox:
     async def destroy(self) -> None:
         await self.kill()
         self._connection.close()
-        for descriptor, inode in self._inodes.items():
+        for descriptor, file in self._files.items():
             with contextlib.suppress(OSError):
-                if os.fstat(descriptor).st_ino == inode:
+                if os.path.samestat(os.fstat(descriptor), file):
                     os.close(descriptor)
-        self._inodes.clear()
+        self._files.clear()
         self.destroyed = True
 
     async def _live(self) -> None:

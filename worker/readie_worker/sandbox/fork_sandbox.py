@@ -31,9 +31,9 @@ class Ends:
         self.stderr, self._their_stderr = os.pipe()
         for descriptor in (self.stdout, self.stderr):
             os.set_blocking(descriptor, False)
-        # A caller closes a descriptor by its number, which then may name something else; the inode
-        # of a pipe is its own.
-        self._inodes = {fd: os.fstat(fd).st_ino for fd in (self.stdout, self.stderr)}
+        # A caller closes a descriptor by its number, which then may name something else; device and
+        # inode of a pipe are its own.
+        self._files = {fd: os.fstat(fd) for fd in (self.stdout, self.stderr)}
 
     @property
     def theirs(self) -> tuple[int, int, int]:
@@ -47,11 +47,11 @@ class Ends:
     def close_ours(self) -> None:
         """Close what the caller has not closed. Idempotent."""
         self.connection.close()
-        for descriptor, inode in self._inodes.items():
+        for descriptor, file in self._files.items():
             with contextlib.suppress(OSError):
-                if os.fstat(descriptor).st_ino == inode:
+                if os.path.samestat(os.fstat(descriptor), file):
                     os.close(descriptor)
-        self._inodes.clear()
+        self._files.clear()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ class Pipes:
         stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self.stdio = Stdio(stdin, stdout_end, stderr_end)
         self._given = [stdin, stdout_end, stderr_end]
-        # A caller closes a descriptor by its number, which then may name something else; the inode
-        # of a pipe is its own.
-        self._inodes = {fd: os.fstat(fd).st_ino for fd in (self.stdout, self.stderr)}
+        # A caller closes a descriptor by its number, which then may name something else; device and
+        # inode of a pipe are its own.
+        self._files = {fd: os.fstat(fd) for fd in (self.stdout, self.stderr)}
 
     def close_container_ends(self) -> None:
         """After `create`: only the sandbox holds them now, so that its end is our end of file."""
@@ -30,8 +30,8 @@ class Pipes:
     def close(self) -> None:
         """Close what the caller has not closed. Idempotent."""
         self.close_container_ends()
-        for descriptor, inode in self._inodes.items():
+        for descriptor, file in self._files.items():
             with contextlib.suppress(OSError):
-                if os.fstat(descriptor).st_ino == inode:
+                if os.path.samestat(os.fstat(descriptor), file):
                     os.close(descriptor)
-        self._inodes.clear()
+        self._files.clear()
