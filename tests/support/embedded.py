@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,31 +85,33 @@ def started(
             up.stop()
 
 
-def family(pid: int) -> set[int]:
-    """The process and all below it."""
+def family(pid: int) -> dict[int, int]:
+    """The process and all below it: pid → when it started, for the kernel gives pids anew."""
     children: dict[int, list[int]] = {}
+    started: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                continue
+        if entry.name.isdigit() and (found := _look_at(int(entry.name))):
+            _, parent, started[int(entry.name)] = found
             children.setdefault(parent, []).append(int(entry.name))
-    found, waiting = set(), [pid]
+    members, waiting = {}, [pid]
     while waiting:
         current = waiting.pop()
-        found.add(current)
+        if current in started:
+            members[current] = started[current]
         waiting += children.get(current, [])
-    return found
+    return members
 
 
-def alive(pids: set[int]) -> set[int]:
-    living = set()
-    for pid in pids:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            continue
-        if state != "Z":
-            living.add(pid)
-    return living
+def alive(processes: Mapping[int, int]) -> set[int]:
+    """Those of a `family` that still run."""
+    found = ((pid, started, _look_at(pid)) for pid, started in processes.items())
+    return {pid for pid, started, now in found if now and now[0] != "Z" and now[2] == started}
+
+
+def _look_at(pid: int) -> tuple[str, int, int] | None:
+    """Its state, parent and start (ticks since the boot); None when there is none."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return fields[0], int(fields[1]), int(fields[19])
