@@ -121,7 +121,20 @@ def test_calls_of_a_session_share_a_process() -> None:
     assert shown.getvalue() == "asked\n" * 3
 
 
-def test_a_session_ends_as_that_of_a_service_does() -> None:
+@remote
+def hold(note: str) -> None:
+    Path(note).touch()
+    time.sleep(60)
+
+
+def await_file(note: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not note.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_session_ends_as_that_of_a_service_does(tmp_path: Path) -> None:
     with readie.testing.local_client(show_logs=False):
         with readie.Session() as session:
             with pytest.raises(readie.RemoteTimeoutError, match="its session has ended with it"):
@@ -129,7 +142,8 @@ def test_a_session_ends_as_that_of_a_service_does() -> None:
             with pytest.raises(readie.SessionExpiredError, match="did not survive"):
                 kept.bind(session=session)()
         with readie.Session() as session:
-            running = nap.bind(session=session).spawn(60)
+            running = hold.bind(session=session).spawn(str(tmp_path / "running"))
+            await_file(tmp_path / "running")
             waiting = kept.bind(session=session).spawn()
             dropped = kept.bind(session=session).spawn()
             dropped.cancel()
