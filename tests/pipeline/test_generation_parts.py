@@ -15,7 +15,7 @@ from readie_pipeline.capture.digests import executor_digest
 from readie_pipeline.capture.fitting import fit_alpha
 from readie_pipeline.capture.preflight import require_machine
 from readie_pipeline.capture.scratch import image_folder, scratch_folder
-from readie_pipeline.capture.staging import staged
+from readie_pipeline.capture.staging import staged, write_file
 from readie_pipeline.errors import CaptureError, OutputError
 from readie_pipeline.measure.metadata import Measurement, Metadata
 from readie_pipeline.plan.plan import PlanEntry
@@ -54,6 +54,16 @@ def test_a_fitted_alpha_is_positive_with_six_decimals(points: list[tuple[float, 
     fit = fit_alpha([size for size, _ in points], [seconds for _, seconds in points])
     assert fit.floor_s >= 0
     assert fit.alpha is None or fit.alpha == round(fit.alpha, 6) > 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_disk_is_told_with_the_file_and_leaves_the_old_one(tmp_path: Path) -> None:
+    file = tmp_path / "meta.json"
+    file.write_text("old")
+    (tmp_path / ".meta.json.part").symlink_to("/dev/full")
+    with pytest.raises(OutputError, match=r"cannot write .*/meta\.json: No space left on device"):
+        write_file(file, b"new")
+    assert file.read_text() == "old"
 
 
 def metadata() -> Metadata:

@@ -87,7 +87,7 @@ def staged(out: Path) -> Iterator[Stage]:
     lock = _lock(stage.folder, out)
     try:
         _undo_half_a_swap(out, stage)
-        (stage.generation / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+        _make_folder(stage.generation / CHECKPOINTS)
         try:
             yield stage
         except BaseException:
@@ -100,14 +100,27 @@ def staged(out: Path) -> Iterator[Stage]:
         os.close(lock)
 
 
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot make {folder}: {error.strerror}") from error
+
+
 def write_file(path: Path, data: bytes) -> None:
-    """The file appears whole and flushed: a rename that follows must not outlive the bytes."""
+    """The file appears whole and flushed: a rename that follows must not outlive the bytes.
+
+    Raises `OutputError`.
+    """
     draft = path.with_name(f".{path.name}.part")
-    with draft.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    try:
+        with draft.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _lock(folder: Path, out: Path) -> int:
