@@ -52,7 +52,9 @@ def test_it_starts_serves_tells_stops_and_resumes(short_path: Path) -> None:
 
 
 def test_a_generation_is_served_and_a_call_starts_behind_its_imports(short_path: Path) -> None:
-    write_generation(short_path / "generation", {"checkpoint_1": ["numpy"]})
+    write_generation(
+        short_path / "generation", {"checkpoint_1": ["numpy"], "checkpoint_2": ["no_such_module"]}
+    )
 
     @readie.remote
     def total(count: int) -> int:
@@ -65,6 +67,8 @@ def test_a_generation_is_served_and_a_call_starts_behind_its_imports(short_path:
         up.client() as client,
     ):
         assert "1 of " in up.printed
+        assert "1 more cannot be used here: " in up.printed
+        assert "no_such_module" in up.printed
         call = total.bind(client=client).spawn(10)
         assert call.get(DEADLINE_S) == 45
         assert call.receipt is not None

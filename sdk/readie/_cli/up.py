@@ -172,7 +172,11 @@ class _Supervisor:
             for worker in workers
             for facts in worker.get("generations", ())
         }
-        held = ", ".join(f"{count} of {name}" for name, count in counts.items() if count)
+        held = ", ".join(
+            f"{count} of {name}{_lacking(workers, name, count)}"
+            for name, count in counts.items()
+            if count
+        )
         given = self._wish.generations
         if held or not (given or counts):
             return held or "none: every call imports for itself"
@@ -307,6 +311,21 @@ class _Supervisor:
                     f"{what} did not come up within {START_S:g} s; see {self._folder.path / 'logs'}"
                 )
             time.sleep(POLL_S)
+
+
+def _lacking(workers: Sequence[Mapping[str, Any]], generation: str, count: int) -> str:
+    """What becomes of those of a generation that are not held, as the end of a sentence."""
+    listed = [
+        len(held["checkpoints"])
+        for worker in workers
+        for held in worker.get("holding", {}).get("generations", ())
+        if held["generation"] == generation
+    ]
+    lacking = max(listed, default=count) - count
+    if lacking <= 0:
+        return ""
+    reasons = "; ".join(dict.fromkeys(refusals(workers, generation)))
+    return f", {lacking} more " + (f"cannot be used here: {reasons}" if reasons else "follow")
 
 
 def _has_loaded(worker: Mapping[str, Any], wanted: Mapping[str, int]) -> bool:
