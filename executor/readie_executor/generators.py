@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from readie_executor import openssl
+
 SEED_BYTES = 32
 
 
@@ -20,6 +22,7 @@ class Generators:
 
     def __init__(self) -> None:
         self._held = [found for found in _candidates() if _is_generator(found)]
+        self._openssl = openssl.loaded()
 
     def __len__(self) -> int:
         return len(self._held)
@@ -37,6 +40,9 @@ class Generators:
         for module, function in _RESEED_MODULE.items():
             if module in sys.modules:
                 function(sys.modules[module], seed)
+        for reseed_openssl in self._openssl:
+            data = seed().to_bytes(SEED_BYTES)
+            reseed_openssl(data, len(data), float(len(data)))
         for held in self._held:
             with contextlib.suppress(Exception):  # a subclass may refuse any seed
                 _reseed_one(held, seed)

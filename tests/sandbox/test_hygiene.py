@@ -1,8 +1,11 @@
 """Clones of one checkpoint are fresh: what must differ differs, what imports changed is undone."""
 
+import _ssl  # noqa: F401 - so that its OpenSSL is there to be copied
 import asyncio
+import shutil
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
@@ -333,6 +336,48 @@ async def test_clones_make_private_keys_of_their_own(open_runtime: OpenBench) ->
     runnings = [await bench.start(checkpoint) for _ in range(3)]
     private, symmetric = zip(*await gather_calls(runnings, make), strict=True)
     assert len(set(private)) == len(set(symmetric)) == 3
+
+
+# As the wheels of database drivers bring one.
+BUNDLED = """
+import ctypes, pathlib
+LIBRARY = ctypes.CDLL(str(pathlib.Path(__file__).with_name("libcrypto-own.so")))
+
+def draw():
+    data = ctypes.create_string_buffer(16)
+    assert LIBRARY.RAND_bytes(data, 16) == 1
+    return data.raw
+
+draw()
+"""
+
+
+@pytest.fixture
+def libcrypto() -> str:
+    """The file of this interpreter's own OpenSSL."""
+    maps = Path("/proc/self/maps")
+    lines = maps.read_text().splitlines() if maps.exists() else []
+    found = {path for line in lines if "/libcrypto.so" in (path := line.split()[-1])}
+    if not found:
+        pytest.skip("the OpenSSL of this Python is no file of its own")
+    return found.pop()
+
+
+async def test_an_openssl_that_a_package_brings_is_reseeded(
+    open_runtime: OpenBench, short_path: Path, libcrypto: str
+) -> None:
+    bench = await open_runtime({"bundled": BUNDLED})
+    [packages] = (short_path / "python").glob("lib/python*/site-packages")
+    shutil.copyfile(libcrypto, packages / "libcrypto-own.so")
+    checkpoint = await bench.checkpoint("bundled")
+
+    def draw_there() -> object:
+        import sys
+
+        return sys.modules["bundled"].draw()
+
+    runnings = [await bench.start(checkpoint) for _ in range(3)]
+    assert len(set(await gather_calls(runnings, draw_there))) == 3
 
 
 # The part of numba that draws random numbers in compiled functions.
