@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from support.embedded import alive, family
 from support.processes import tied
 from support.repository import ROOT
 from support.requirements import require_part
@@ -20,6 +21,7 @@ MODULE = """
 import subprocess, sys, time
 from pathlib import Path
 import pytest
+from support.embedded import alive, family
 from support.processes import tied
 from support.redis_servers import running_server
 
@@ -69,31 +71,28 @@ def run(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 def test_a_run_that_is_told_to_stop_unwinds_its_fixtures(
     run: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
+    processes = started(run, tmp_path)
     run.send_signal(signal.SIGTERM)
     run.wait(DEADLINE_S)
     assert (tmp_path / "unwound").exists(), (tmp_path / "log").read_text()
-    until(lambda: not any(map(is_alive, started(tmp_path))))
+    until(lambda: not alive(processes))
 
 
 def test_a_run_that_is_killed_takes_what_it_started_with_it(
     run: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
     require_part("setpriv", bool(tied()), "Linux with util-linux")
+    processes = started(run, tmp_path)
     run.kill()
     run.wait(DEADLINE_S)
-    until(lambda: not any(map(is_alive, started(tmp_path))))
+    until(lambda: not alive(processes))
 
 
-def started(folder: Path) -> list[int]:
-    return [int(pid) for pid in (folder / "pids").read_text().split()]
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
+def started(run: subprocess.Popen[bytes], folder: Path) -> dict[int, int]:
+    """The run and all below it, where both of its processes are."""
+    processes = family(run.pid)
+    assert {int(pid) for pid in (folder / "pids").read_text().split()} < processes.keys()
+    return processes
 
 
 def until(holds: Callable[[], bool]) -> None:
