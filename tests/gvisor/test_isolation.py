@@ -215,7 +215,8 @@ async def test_a_bomb_of_processes_ends_its_own_sandbox_and_nothing_else(bench: 
     await bomber.driver.call(bomb)
     ended = await bomber.sandbox.wait()
 
-    assert ended.exit_code != 0
+    assert ended.crowded
+    assert "more processes than it may have" in str(ended)
     assert (await victim.driver.call(pow, 2, 3)).value == 8
 
 

@@ -88,6 +88,12 @@ def test_whatever_a_sandbox_claims_becomes_an_outcome_that_can_be_read_back(
         ),
         (None, ErrorKind.SANDBOX_DIED, "stopped answering", {}),
         (
+            SandboxExit(exit_code=2, crowded=True),
+            ErrorKind.SANDBOX_DIED,
+            "more processes than it may have",
+            {"exit_code": 2},
+        ),
+        (
             SandboxExit(signal=signal.SIGKILL, out_of_memory=True, peak_memory=200),
             ErrorKind.OUT_OF_MEMORY,
             "more than its 64 MiB",

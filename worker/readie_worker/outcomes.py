@@ -73,6 +73,8 @@ def of_death(
     else:
         details["exit_code"] = exit_.exit_code
         how = f"ended with exit code {exit_.exit_code}"
+    if exit_ is not None and exit_.crowded:
+        how = f"needed more processes than it may have, and {how}"
     message = f"the sandbox {how} before the function returned"
     if last_lines:
         # On lines of their own: lists and notices show the first line alone.

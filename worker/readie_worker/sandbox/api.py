@@ -62,19 +62,22 @@ class Checkpoint:
 class SandboxExit:
     """How a sandbox ended: exactly one of ``exit_code`` and ``signal`` is set.
 
-    ``out_of_memory``: the kernel (or the runtime) ended it for its memory limit. ``peak_memory``
-    in bytes where the runtime can tell.
+    ``out_of_memory``: the kernel (or the runtime) ended it for its memory limit; ``crowded``: it
+    ended over its limit of processes. ``peak_memory`` in bytes where the runtime can tell.
     """
 
     exit_code: int | None = None
     signal: int | None = None
     out_of_memory: bool = False
     peak_memory: int | None = None
+    crowded: bool = False
 
     def __str__(self) -> str:
         """What became of it, to go on a sentence with."""
         if self.out_of_memory:
             return "ran out of memory"
+        if self.crowded:
+            return "needed more processes than it may have"
         if self.signal is None:
             return f"ended with exit code {self.exit_code}"
         try:

@@ -76,11 +76,11 @@ class Group:
     def out_of_memory_kills(self) -> int:
         """How many of its processes the kernel has ended for the memory limit."""
         name = "memory.events" if self.version == 2 else "memory.oom_control"
-        for line in _read(self.folders["memory"] / name).splitlines():
-            word, _, number = line.partition(" ")
-            if word == "oom_kill":
-                return int(number)
-        return 0
+        return _count(self.folders["memory"] / name, "oom_kill")
+
+    def refused_processes(self) -> int:
+        """How many more it would have had, but for the limit."""
+        return _count(self.folders["pids"] / "pids.events", "max")
 
     def memory_in_use(self) -> int | None:
         """Bytes without what the kernel gives up by itself before it ends anybody: cached files."""
@@ -243,6 +243,15 @@ def _read(path: Path) -> str:
         return path.read_text()
     except OSError:
         return ""
+
+
+def _count(path: Path, wanted: str) -> int:
+    """The number behind a word of a file that has one of each a line; 0 where it is not there."""
+    for line in _read(path).splitlines():
+        word, _, number = line.partition(" ")
+        if word == wanted:
+            return int(number)
+    return 0
 
 
 def _remedy(problem: str) -> str:

@@ -5,7 +5,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from readie_worker.sandbox.api import SandboxExit
@@ -113,8 +113,11 @@ class CreatedContainer:
 
     async def _until_end(self, processes: Processes) -> None:
         status = await self._children.ended(processes.kernel)
-        killed = self.parts.group.out_of_memory_kills() > 0
-        self.exit.set_result(_describe(status, killed, self.peak_memory()))
+        group = self.parts.group
+        ended = _describe(status, group.out_of_memory_kills() > 0, self.peak_memory())
+        # gVisor's kernel gives up when the host refuses it one.
+        crowded = group.refused_processes() > 0 and ended.exit_code != 0
+        self.exit.set_result(replace(ended, crowded=crowded))
         await self._children.ended(processes.gofer)
 
 
