@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,16 +110,20 @@ class Group:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
-    async def end(self) -> None:
+    async def end(self) -> Set[int]:
         """Kill until nobody is left: who was forked a moment ago is missed by the first round.
 
-        Gives up after `END_DEADLINE_S`, on processes that the kernel does not let go.
+        Gives up after `END_DEADLINE_S`, on processes that the kernel does not let go. The pids of
+        all that were in it.
         """
+        seen: set[int] = set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(END_DEADLINE_S):
-                while self.pids():
+                while pids := self.pids():
+                    seen.update(pids)
                     self.kill()
                     await asyncio.sleep(POLL_S)
+        return seen
 
     def remove(self) -> None:
         """Forget the group; one with processes in it, or that is gone, stays as it is."""

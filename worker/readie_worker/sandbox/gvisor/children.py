@@ -12,6 +12,7 @@ import ctypes
 import os
 import signal
 import time
+from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -91,9 +92,21 @@ class Children:
         for pid in _children():
             stat = _read(f"/proc/{pid}/stat")
             dead = stat.rpartition(b") ")[2].startswith(b"Z")
-            if pid not in self._awaited and dead and _COMMAND_NAME in stat:
+            if pid not in self._awaited and dead and _is_runscs(stat):
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
+
+    async def bury_all(self, pids: Set[int]) -> None:
+        """Until these are, too: they have left their group, and may be just about to end."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SEEN_WITHIN_S):
+                while any(_is_runscs(_read(f"/proc/{pid}/stat")) for pid in pids - self._awaited):
+                    self.bury()
+                    await asyncio.sleep(_POLL_S)
+
+
+def _is_runscs(stat: bytes) -> bool:
+    return _COMMAND_NAME in stat
 
 
 def _with_bundle(bundle: Path) -> dict[bytes, int]:

@@ -90,12 +90,12 @@ class CreatedContainer:
     async def _remove(self) -> None:
         self.kill()
         # Of a `create` that was given up half way, more may come; and a group that is not empty stays.
-        await self.parts.group.end()
+        ended = await self.parts.group.end()
         if self._watch is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(END_DEADLINE_S):
                     await asyncio.shield(self._watch)
-        self._children.bury()  # `runsc delete` waits for processes that nobody has collected
+        await self._children.bury_all(ended)  # else `runsc delete` waits for them
         parts = self.parts
         with contextlib.suppress(RunscError):  # forgotten by the sweep of the next start at last
             await self._runsc.delete(parts.container)
