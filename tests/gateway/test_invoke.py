@@ -301,14 +301,22 @@ async def test_a_waited_call_ends_after_its_client_went_away(gateway: Gateway, a
 
 
 async def test_a_spawned_call_outlives_its_client(gateway: Gateway) -> None:
-    async def slow(worker: PlayedWorker, call: CallRecord) -> None:
-        await asyncio.sleep(2.5)
+    go_on = asyncio.Event()
+
+    async def wait(worker: PlayedWorker, call: CallRecord) -> None:
+        await go_on.wait()
         await worker.succeed(call, b"1")
 
-    async with played_worker(gateway, slow) as worker:
+    board = gateway.services.board
+    async with played_worker(gateway, wait) as worker:
         await _open_and_hang_up(
             gateway, worker, "application/json", Prefer="respond-async, wait=20"
         )
+        async with asyncio.timeout(30):
+            while len(board):
+                await asyncio.sleep(0.01)
+        assert not board._abandoned, "a sweep would cancel it"
+        go_on.set()
         path = f"/v1/calls/{worker.taken[0].call_id}/result?wait=20"
         assert (await gateway.get(path)).json()["value"] == 1
 

@@ -104,9 +104,9 @@ def test_hostile_text_gives_a_reason_and_never_raises(source: str, reason: str) 
 
 def test_the_longest_text_takes_bounded_time() -> None:
     source = ("import numpy\n" + "x = [1, 2, 3]\n" * 100_000)[:MAX_SOURCE_CHARACTERS]
-    started = time.monotonic()
+    started = time.process_time()  # which no other program on the machine adds to
     extract_imports(source)
-    assert time.monotonic() - started < 60
+    assert time.process_time() - started < 60
 
 
 @given(st.text(max_size=200))
