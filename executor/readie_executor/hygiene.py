@@ -5,6 +5,7 @@ import contextlib
 import gc
 import logging
 import os
+import resource
 import signal
 import sys
 import threading
@@ -15,6 +16,7 @@ from typing import Any, Self
 from readie_executor.generators import Generators
 
 UMASK = 0o022
+_LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
 _AUTHKEY_BYTES = 32  # as `multiprocessing` itself makes it
 # Names and counts that modules keep and that would be the same in every clone; `None` is unknown.
 _CACHES = {
@@ -33,6 +35,7 @@ class Baseline:
     gc_threshold: tuple[int, ...]
     root_log_level: int
     locale: str
+    soft_limits: tuple[tuple[int, int], ...]  # of the process; what each is for, and how much
 
     @classmethod
     def take(cls) -> Self:
@@ -42,6 +45,7 @@ class Baseline:
             gc_threshold=gc.get_threshold(),
             root_log_level=logging.root.level,
             locale=_locale.setlocale(_locale.LC_ALL, None),
+            soft_limits=tuple((kind, resource.getrlimit(kind)[0]) for kind in _LIMITS),
         )
 
 
@@ -56,6 +60,7 @@ def settle(baseline: Baseline) -> None:
     _reset_interpreter(baseline)
     _reset_warnings(baseline)
     _reset_logging(baseline)
+    _reset_limits(baseline)
 
 
 def freshen(generators: Generators, entropy: bytes = b"") -> None:
@@ -109,6 +114,15 @@ def _reset_logging(baseline: Baseline) -> None:
         logging.root.removeHandler(handler)
     logging.root.setLevel(baseline.root_log_level)
     logging.disable(logging.NOTSET)
+
+
+def _reset_limits(baseline: Baseline) -> None:
+    """As far as it can be done: who lowered a hard limit has lowered it for ever."""
+    for kind, before in baseline.soft_limits:
+        soft, hard = resource.getrlimit(kind)
+        if soft != before:
+            with contextlib.suppress(OSError, ValueError):
+                resource.setrlimit(kind, (before, hard))
 
 
 def _forget_identity() -> None:

@@ -19,7 +19,7 @@ CLONES = 8
 
 # A package that has drawn from every generator and changed every setting while it was imported.
 UNTIDY = """
-import locale, logging, multiprocessing, os, random, signal, ssl, sys, tempfile, threading, time, uuid, warnings
+import locale, logging, multiprocessing, os, random, resource, signal, ssl, sys, tempfile, threading, time, uuid, warnings
 import numpy as np
 
 OWN = random.Random(1)
@@ -54,6 +54,7 @@ threading.setprofile(lambda *_: None)
 sys.setprofile(lambda *_: None)
 sys.settrace(lambda *_: None)
 sys.stdin.close()
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 """
 
 
@@ -95,6 +96,7 @@ def look() -> dict[str, object]:
     import locale
     import logging
     import os
+    import resource
     import signal
     import sys
     import threading
@@ -124,6 +126,7 @@ def look() -> dict[str, object]:
         "locale": locale.setlocale(locale.LC_ALL),
         "encoding": locale.getencoding(),
         "stdin": sys.stdin.read(),
+        "open files": resource.getrlimit(resource.RLIMIT_NOFILE),
     }
 
 
