@@ -65,7 +65,7 @@ def _pip_configuration() -> str:
     printed = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], check=True, capture_output=True, text=True
     ).stdout
-    settings = {"cert": "/run/secrets/ca_bundle"}
+    settings = {"cert": "/run/secrets/ca_bundle", "retries": "10"}
     for line in printed.splitlines():
         name, _, value = line.partition("=")
         option = name.rpartition(".")[2]
