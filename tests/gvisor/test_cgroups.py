@@ -1,6 +1,8 @@
 """Limits by cgroups: version 1 and 2 as files, and the machine's own for real."""
 
+import asyncio
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +11,10 @@ import pytest
 
 from readie_worker.sandbox.api import Limits
 from readie_worker.sandbox.errors import RuntimeUnavailableError
-from readie_worker.sandbox.gvisor.cgroups import OWN_PIDS, open_cgroups
+from readie_worker.sandbox.gvisor.cgroups import CONTROLLERS, OWN_PIDS, Group, open_cgroups
+from readie_worker.sandbox.gvisor.commands import run
+from support.executor_driver import DEADLINE_S
+from support.processes import tied
 
 LIMITS = Limits(memory=256 << 20, cpus=1.5, pids=100)
 
@@ -133,6 +138,31 @@ def test_a_machine_without_a_controller_is_refused_with_its_name(tmp_path: Path)
 
     with pytest.raises(RuntimeUnavailableError, match="memory, pids not mounted"):
         open_cgroups("abc", table)
+
+
+async def test_a_real_group_of_version_2_is_joined_ended_and_removed(
+    runsc: Path, short_path: Path
+) -> None:
+    """Its controllers may all belong to version 1 here, so no limit is set."""
+    await run(["mount", "-t", "cgroup2", "none", short_path], DEADLINE_S)
+    folder = short_path / f"readie-test-{os.getpid()}"
+    group = Group(dict.fromkeys(CONTROLLERS, folder), version=2)
+    try:
+        os.mkdir(folder)  # noqa: PTH102
+        shell = [*group.joining(), "/bin/sh", "-c", "sleep 300 & echo in; wait"]
+        process = await asyncio.create_subprocess_exec(*tied(*shell), stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"in\n"
+        assert len(group.pids()) == 2
+
+        await group.end()
+
+        assert await process.wait() == -signal.SIGKILL
+        group.remove()
+        with pytest.raises(FileNotFoundError):
+            os.rmdir(folder)  # noqa: PTH106
+    finally:
+        await run(["umount", short_path], DEADLINE_S)
 
 
 def test_real_groups_hold_the_process_and_its_children(runsc: Path) -> None:
