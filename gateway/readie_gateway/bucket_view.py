@@ -2,13 +2,12 @@
 
 import asyncio
 import logging
-import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from readie_gateway.published import fetch_catalogue
+from readie_infra.aside import aside
 from readie_infra.bucket import Bucket, BucketError, Trust, expand
 from readie_infra.bucket.surveying import pointers
 from readie_infra.objects import ObjectError, ObjectStore
@@ -57,7 +56,7 @@ class BucketView:
     def url(self) -> str:
         return self._bucket.store.url
 
-    async def run(self, pause: Callable[[float], Awaitable[None]]) -> None:
+    async def run(self, pause: Callable[[float], Awaitable[object]]) -> None:
         """Look for ever. ``pause`` waits for the next look, and less when there is news."""
         while True:
             await self.refresh()
@@ -70,7 +69,7 @@ class BucketView:
 
     async def _look(self) -> None:
         try:
-            seen = await _aside(pointers, self._bucket.store)
+            seen = await aside(pointers, self._bucket.store)
         except (BucketError, ObjectError) as error:
             self._note(str(error))
             return
@@ -101,7 +100,7 @@ class BucketView:
         """None when it is not in the bucket. Raises `BucketError`, `ObjectError`."""
         found = self._known.pop(generation, None)
         if found is None:
-            found = await _aside(self._read, generation)
+            found = await aside(self._read, generation)
         if found is not None:
             _remember(self._known, generation, found)
         return found
@@ -154,28 +153,6 @@ class BucketView:
             if store.head(key) is not None:
                 return self._bucket.open(store.get(key).data, flavor, generation)
         return None
-
-
-async def _aside(work: Callable[..., _T], *arguments: Any) -> _T:
-    """Run it in a thread that the process does not wait for at its end: a bucket may be away for long."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[_T] = loop.create_future()
-
-    def settle(settled: Callable[[Any], None], value: object) -> None:
-        if not done.done():  # nobody waits for it any more
-            settled(value)
-
-    def run() -> None:
-        outcome: tuple[Callable[[Any], None], object]
-        try:
-            outcome = (done.set_result, work(*arguments))
-        except Exception as error:  # noqa: BLE001 - raised where it is waited for
-            outcome = (done.set_exception, error)
-        with suppress(RuntimeError):  # the loop has ended meanwhile
-            loop.call_soon_threadsafe(settle, *outcome)
-
-    threading.Thread(target=run, name="looking at the bucket", daemon=True).start()
-    return await done
 
 
 def _remember(known: dict[str, _T], generation: str, found: _T) -> None:

@@ -16,8 +16,8 @@ class Nudges:
         self._waiter = f"news of {boot}"  # a connection of its own: it waits all the time
         self._last_id = "0-0"
 
-    async def pause(self, seconds: float) -> None:
-        """Wait so long, or until something is published. Without the store it just waits."""
+    async def pause(self, seconds: float) -> bool:
+        """Wait so long, or until something is published; which. Without the store it just waits."""
         clock = asyncio.get_running_loop().time
         until = clock() + seconds
         while (left := until - clock()) > 0:
@@ -28,4 +28,5 @@ class Nudges:
                 continue
             if latest != self._last_id:
                 self._last_id = latest
-                return
+                return True
+        return False

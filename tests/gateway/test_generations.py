@@ -24,7 +24,7 @@ from readie_wire.holdings import (
     Tier,
 )
 from readie_wire.manifest import Manifest
-from readie_wire.publication import manifest_key
+from readie_wire.publication import manifest_key, pointer_key
 from readie_wire.records import GenerationFacts
 from support.gateway import DEFAULT_RECORD, LONG_S, Gateway, running_gateway
 from support.generations import EMPTY
@@ -259,6 +259,9 @@ async def test_one_generation_that_cannot_be_read_hides_no_other(
     broken, made = put(2), put(3)
     listed = tmp_path / "bucket" / manifest_key("cpu", broken.generation)
     listed.write_text("{")
+    other = tmp_path / "bucket" / pointer_key("gpu", "any")
+    other.parent.mkdir(parents=True)
+    other.write_text("{")
     await view(gateway).refresh()
     told = (await gateway.get("/v1/generations")).json()
     assert broken.generation in told["bucket"]["error"]

@@ -13,12 +13,18 @@ from typing import Any, cast
 import pytest
 
 from readie_infra.bucket import Bucket, SigningKey, Trust
-from readie_infra.objects import ObjectStore, S3Options, open_objects
+from readie_infra.objects import (
+    ObjectStore,
+    ObjectStoreUnavailableError,
+    S3Options,
+    open_objects,
+)
 from readie_pipeline.publish.pointing import new_pointer, point, read_pointer
 from readie_pipeline.publish.publishing import publish, roll_back
 from readie_wire.holdings import RefusalKind
 from readie_wire.manifest import Manifest
 from readie_wire.publication import ANY_ROOTFS, Target, manifest_key
+from readie_worker import syncing
 from readie_worker.generations import Machine, read_generation
 from readie_worker.local_generations import LocalGenerations
 from readie_worker.syncing import BucketSync, Following
@@ -485,3 +491,58 @@ async def test_a_disk_that_went_away_does_not_end_a_worker(put: Publish, follow:
         place.with_name("gone").rename(place)
         await until(lambda: not sync.error)
         assert served(sync) == made.generation
+
+
+class Hanging:
+    """A store that answers nothing before it is let go."""
+
+    url = "s3://hanging"
+
+    def __init__(self) -> None:
+        self.asked, self.let_go = threading.Event(), threading.Event()
+
+    def get(self, key: str) -> Any:
+        self.asked.set()
+        self.let_go.wait()
+        raise ObjectStoreUnavailableError(key, "it does not answer")
+
+
+async def test_a_bucket_that_hangs_holds_up_no_worker_that_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(syncing, "END_GRACE_S", 0.01)
+    hanging = Hanging()
+    bucket = Bucket(cast(ObjectStore, hanging), Trust(unsigned=True))
+    sync = BucketSync(Following(bucket, tmp_path / "disk"), MACHINE)
+    running = asyncio.create_task(sync.run(set))
+    assert await asyncio.to_thread(hanging.asked.wait, 60)
+    running.cancel()
+    await asyncio.wait({running}, timeout=60)
+    assert running.cancelled()
+    hanging.let_go.set()
+
+
+async def test_news_let_a_generation_be_tried_again_at_once(
+    put: Publish, store: ObjectStore, key: SigningKey, tmp_path: Path
+) -> None:
+    put(1)
+    image = stock_of(tmp_path / "captured-1").listed.file(FIRST_PAGES).key
+    right = store.get(image).data
+    store.put(image, b"other bytes")
+    following = Following(
+        Bucket(store, Trust.of([key.public])), tmp_path / "disk", ANY_ROOTFS, poll=3_600.0
+    )
+    sync = BucketSync(following, MACHINE)
+    told = asyncio.Semaphore(0)
+
+    async def news(_: float) -> bool:
+        return await told.acquire()
+
+    running = asyncio.create_task(sync.run(set, news))
+    await until(lambda: "does not expand" in sync.error)
+    store.put(image, right)
+    told.release()
+    await until(lambda: not sync.error and served(sync) is not None)
+    assert same_images(sync, tmp_path / "captured-1")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

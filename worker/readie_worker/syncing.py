@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 
+from readie_infra.aside import aside
 from readie_infra.bucket import (
     Bucket,
     BucketError,
@@ -36,10 +37,11 @@ from readie_wire.publication import (
 from readie_worker.errors import GenerationError
 from readie_worker.generations import Machine, misfit
 from readie_worker.local_generations import LocalGenerations, Stored, is_right
+from readie_worker.putting_off import PutOff
 from readie_worker.valuing import expected_savings
 
 RESERVE_BYTES = 512 << 20  # of the disk that are left to everybody else
-LONGEST_PAUSE_S = 300.0  # between tries that fail
+END_GRACE_S = 2.0  # for a step to end with its worker, far less than any grace of a supervisor
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -79,7 +81,7 @@ class BucketSync:
         self._left_out: tuple[str, Mapping[str, Refusal]] = ("", {})  # of which generation
         self._progress = ""
         self._synced: FoundPointer | None = None
-        self._put_off = _PutOff(following.poll)
+        self._put_off = PutOff(following.poll)
         self._proven: set[str] = set()  # generations whose files were hashed by this process
         self._stopping = threading.Event()
 
@@ -106,32 +108,29 @@ class BucketSync:
     async def run(
         self,
         in_use: Callable[[], Collection[str]],
-        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        pause: Callable[[float], Awaitable[bool | None]] = asyncio.sleep,
     ) -> None:
         """Follow for ever. ``in_use`` tells which generations' files are needed here.
 
-        ``pause`` waits for the next look; it may come back early, when there is news.
+        ``pause`` waits for the next look. It may come back early and tell of news: then what could
+        not be followed before is tried again at once.
         """
+        step: asyncio.Future[None] | None = None
         try:
             while True:
                 self._local.hold(in_use())
-                await self._uncancelled()
-                await pause(self._following.poll)
+                step = asyncio.ensure_future(aside(self._step))
+                await asyncio.shield(step)
+                if await pause(self._following.poll):
+                    self._put_off.forget()
         finally:
-            self._local.close()
-
-    async def _uncancelled(self) -> None:
-        """One step in a thread; a cancellation ends the step first, then the caller."""
-        step = asyncio.create_task(asyncio.to_thread(self._step))
-        try:
-            await asyncio.shield(step)
-        except asyncio.CancelledError:
             self._stopping.set()
-            with contextlib.suppress(_StoppedError):
-                await step
-            raise
+            if step is None or await _ended(step):
+                self._local.close()
 
     def _step(self) -> None:
+        if self._stopping.is_set():
+            return
         try:
             leads = self._local.lead()  # else another worker of this machine does it for all
             self._tell(leads=leads)
@@ -184,6 +183,7 @@ class BucketSync:
 
     def _sync(self, found: FoundPointer) -> None:
         """Bring a generation here, whole or as much of it as there is room for."""
+        self._go_on()
         self._synced = None
         began, before = time.monotonic(), self.state.fetched_bytes
         listed = self._following.bucket.packing_list(
@@ -191,6 +191,7 @@ class BucketSync:
         )
         self._tell(arriving=listed.generation, arriving_bytes=listed.size)
         place = self._local.begin(listed)
+        self.stored = self._local.stored()
         known = self._local.known_files()
         if listed.generation not in self._proven:
             self._local.drop_what_is_damaged(listed.generation)
@@ -312,12 +313,16 @@ class BucketSync:
         self._tell(arrived_bytes=self.state.arrived_bytes + file.size)
 
     def _arrived(self, size: int) -> None:
-        if self._stopping.is_set():
-            raise _StoppedError
+        self._go_on()
         self._tell(
             fetched_bytes=self.state.fetched_bytes + size,
             arrived_bytes=self.state.arrived_bytes + size,
         )
+
+    def _go_on(self) -> None:
+        """Raises `_StoppedError` when the worker ends."""
+        if self._stopping.is_set():
+            raise _StoppedError
 
     def _no_room(self, needed: int, current: str, previous: Collection[str]) -> str:
         """Why so many bytes cannot be had; empty when they can.
@@ -366,27 +371,23 @@ class BucketSync:
                 self._local.expose(exposed)
 
 
-class _PutOff:
-    """A pointer that could not be followed is tried again after a pause, which grows."""
-
-    def __init__(self, shortest: float) -> None:
-        self._shortest = shortest
-        self._etag = ""
-        self._pause = 0.0
-        self._until = 0.0
-
-    def applies_to(self, found: FoundPointer) -> bool:
-        return found.etag == self._etag and time.monotonic() < self._until
-
-    def next_time(self, found: FoundPointer) -> None:
-        """It is about to be tried; if that fails, the next try has to wait."""
-        again = found.etag == self._etag
-        self._pause = min(2 * self._pause, LONGEST_PAUSE_S) if again else self._shortest
-        self._etag, self._until = found.etag, time.monotonic() + self._pause
-
-
 class _StoppedError(Exception):
     """The worker ends; what has arrived so far stays for the next one."""
+
+
+async def _ended(step: asyncio.Future[None]) -> bool:
+    """Whether it has, after a moment for what is being written.
+
+    A bucket may hang for minutes, and nobody who ends waits for that: what a step leaves half done
+    is whole for the next worker. Its locks are then this process's until it is gone.
+    """
+    await asyncio.wait({step}, timeout=END_GRACE_S)
+    if not step.done():
+        step.cancel()
+        return False
+    with contextlib.suppress(_StoppedError, asyncio.CancelledError):
+        step.result()
+    return True
 
 
 def _previous(found: FoundPointer) -> Sequence[str]:
