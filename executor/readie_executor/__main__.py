@@ -109,6 +109,7 @@ def _folder(environment: Mapping[str, str]) -> str:
 if __name__ == "__main__":
     # Not sys.exit: the answer is sent, and threads or exit handlers that the function left behind
     # must not keep the sandbox alive.
+    output.open_streams()
     code = main(dict(os.environ))
     output.flush()
     output.close()

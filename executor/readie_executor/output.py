@@ -7,6 +7,28 @@ import sys
 from typing import Any
 
 
+class _Eager(io.BufferedWriter):
+    """Holds nothing back, not even a line that is not complete: the process may end any moment."""
+
+    def write(self, data: Any) -> int:
+        written = super().write(data)
+        self.flush()
+        return written
+
+
+def open_streams() -> None:
+    """Give this process streams of that kind, before anything can keep the ones it has."""
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:  # the descriptor is closed
+            continue
+        raw = io.FileIO(descriptor, "wb", closefd=False)
+        raw.name = f"<{name}>"
+        stream = io.TextIOWrapper(_Eager(raw), encoding="utf-8", newline="\n")
+        stream.mode = "w"  # type: ignore[misc]  # as the interpreter does it
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
 def attach(stdout: int, stderr: int) -> None:
     """Make two pipes of the worker this process's output, and close the given descriptors."""
     for given, standard in ((stdout, 1), (stderr, 2)):
@@ -16,7 +38,7 @@ def attach(stdout: int, stderr: int) -> None:
 
 
 def configure() -> None:
-    """Streams that take any text, whatever the locale, and hold no complete line back."""
+    """Streams that take any text, whatever the locale, and are written out at once."""
     for name, descriptor, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
         stream = getattr(sys, f"__{name}__")
         if not _is_usable(stream):  # an import may close it, or take its buffer away
@@ -25,9 +47,7 @@ def configure() -> None:
         setattr(sys, name, stream)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(
-                encoding="utf-8", errors="backslashreplace", line_buffering=True, write_through=True
-            )
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace", write_through=True)
     sys.breakpointhook = _no_debugger
 
 

@@ -63,6 +63,35 @@ async def test_the_last_words_before_a_hard_exit_arrive(executor: ExecutorDriver
     assert reply.types == [FrameType.READY, FrameType.STARTED]
 
 
+async def test_an_unfinished_line_before_a_hard_exit_arrives(executor: ExecutorDriver) -> None:
+    def leave() -> None:
+        import os
+        import sys
+
+        print("step 3 … ", end="")
+        os.write(1, b"fd ")
+        sys.stdout.buffer.write(b"bytes")
+        sys.stderr.write("to stderr")
+        os._exit(1)
+
+    reply = await executor.call(leave)
+    assert (reply.stdout, reply.stderr) == ("step 3 … fd bytes", "to stderr")
+
+
+async def test_the_standard_streams_are_what_they_are_elsewhere(executor: ExecutorDriver) -> None:
+    def look() -> list[object]:
+        import sys
+
+        return [
+            (type(stream).__name__, stream.name, stream.mode, stream.encoding, stream.fileno())
+            for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
+            if stream is not None
+        ]
+
+    out, err = (("TextIOWrapper", f"<{name}>", "w", "utf-8") for name in ("stdout", "stderr"))
+    assert (await executor.call(look)).value == [(*out, 1), (*err, 2), (*out, 1), (*err, 2)]
+
+
 async def test_reading_input_ends_at_once(executor: ExecutorDriver) -> None:
     reply = await executor.call(lambda: input("name? "))
     assert isinstance(reply.exception, EOFError)
