@@ -372,6 +372,35 @@ def test_excluded_packages_are_not_imported_by_themselves(shop: Interpreter) -> 
     assert metadata.failures == {}
 
 
+def test_packages_without_a_list_of_their_files_are_found_too(
+    environment: Environment, interpreter: Callable[[], Interpreter], tmp_path: Path
+) -> None:
+    """As Debian and conda install them, and editable installs."""
+    environment.install("whole", "1", {"whole.py": "", "meta.py": ""})
+    for name, top_level in (("Deb-One", "debian_one\ngone\n"), ("edited", ""), ("meta", "")):
+        environment.install(name, "1", {})
+        (info,) = environment.site_packages.glob(f"{name.replace('-', '_')}-1.dist-info")
+        (info / "RECORD").unlink()
+        (info / "top_level.txt").write_text(top_level)
+    (environment.site_packages / "debian_one").mkdir()
+    (environment.site_packages / "debian_one/__init__.py").write_text("")
+    (environment.site_packages / "debian_one/part.py").write_text("")
+    (tmp_path / "checkout").mkdir()
+    (tmp_path / "checkout/edited.py").write_text("")
+    (environment.site_packages / "edited.pth").write_text(f"{tmp_path}/checkout\n")
+    inventory = Inventory.take(interpreter())
+    assert inventory.packages == {"debian_one", "edited", "meta", "whole"}
+    assert inventory.existing(["debian_one.part.x", "edited"]) == {
+        "debian_one.part.x": "debian_one.part",
+        "edited": "edited",
+    }
+    assert inventory.providers(["debian_one", "edited", "meta"]) == {
+        "debian_one": "deb-one",
+        "edited": "edited",
+        "meta": "whole",
+    }
+
+
 def test_the_packages_of_an_environment_are_listed(
     shop: Interpreter, environment: Environment
 ) -> None:

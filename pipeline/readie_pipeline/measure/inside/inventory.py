@@ -8,8 +8,9 @@ import json
 import platform
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib.metadata import Distribution, distributions, packages_distributions
+from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -23,6 +24,7 @@ def main() -> None:
 def take_inventory(modules: Iterable[str]) -> dict[str, Any]:
     versions: dict[str, str] = {}
     providers: dict[str, str] = {}
+    unlisted: dict[str, Distribution] = {}
     # Sorted, so that of two distributions with the same file the same one is named each time;
     # of two copies of one distribution the first on the path is the one that is imported.
     for found in sorted(distributions(), key=name_of):
@@ -30,10 +32,16 @@ def take_inventory(modules: Iterable[str]) -> dict[str, Any]:
         if not name or name in versions:
             continue
         versions[name] = found.version or ""
-        for file in found.files or ():
-            module = module_of(PurePosixPath(file))
-            if module:
-                providers.setdefault(module, name)
+        listed = {module_of(PurePosixPath(file)) for file in found.files or ()} - {""}
+        for module in listed:
+            providers.setdefault(module, name)
+        if not listed:
+            unlisted[name] = found
+    # What lists no modules has none, or comes from Debian, conda or an editable install. Those come
+    # last: a distribution without any may have the name of another one's module.
+    for name, found in unlisted.items():
+        for module in modules_found(tops_of(name, found)):
+            providers.setdefault(module, name)
     by_top_level = packages_distributions()
     return {
         "python": platform.python_version(),
@@ -42,6 +50,28 @@ def take_inventory(modules: Iterable[str]) -> dict[str, Any]:
         "providers": {module: provider_of(module, providers, by_top_level) for module in modules},
         "existing": {module: nearest(module, providers) for module in modules},
     }
+
+
+def tops_of(name: str, found: Distribution) -> "list[str]":
+    """Names that a distribution without a list of its files may be imported by."""
+    declared = (found.read_text("top_level.txt") or "").split()
+    return declared or [name.replace("-", "_")]
+
+
+def modules_found(tops: Iterable[str]) -> "Iterator[str]":
+    """Of these top-level modules those that are there, with the modules in them."""
+    for top in tops:
+        spec = (
+            find_spec(top) if top.isidentifier() and top not in sys.builtin_module_names else None
+        )
+        if spec is None or not spec.origin:
+            continue
+        yield top
+        for folder in map(Path, spec.submodule_search_locations or ()):
+            for file in folder.rglob("*"):
+                module = module_of(PurePosixPath(top, file.relative_to(folder).as_posix()))
+                if module:
+                    yield module
 
 
 def packages_in(modules: Iterable[str]) -> "set[str]":
