@@ -61,9 +61,9 @@ def tops_of(name: str, found: Distribution) -> "list[str]":
 def modules_found(tops: Iterable[str]) -> "Iterator[str]":
     """Of these top-level modules those that are there, with the modules in them."""
     for top in tops:
-        spec = (
-            find_spec(top) if top.isidentifier() and top not in sys.builtin_module_names else None
-        )
+        if not top.isidentifier() or top in sys.modules:  # one of this program's own
+            continue
+        spec = find_spec(top)
         if spec is None or not spec.origin:
             continue
         yield top
