@@ -55,6 +55,7 @@ result = turn
 """
 SESSION_SHARE = 0.25  # of what clients do: a session with a few calls
 LONGEST_SESSION = 6  # calls
+SESSION_IDLE_S = 3.0  # most are left as they are; together they would hold all memory
 
 
 @dataclass
@@ -208,6 +209,7 @@ class Chaos:
             "READIE_SLOTS": "2",
             "READIE_BEAT": "0.5",
             "READIE_MEMORY_TOTAL": str(4 << 30),
+            "SANDBOX_IDLE_TTL": str(SESSION_IDLE_S),
         }
         if kind == "gateway":
             environment["READIE_PORT"] = str(self._ports[int(number)])
