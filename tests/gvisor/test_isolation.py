@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from readie_worker.sandbox.api import Limits
+from readie_worker.sandbox.gvisor.rootfs import GID, UID
 from support.sandbox_kits import MEBIBYTE, Bench
 
 OpenGVisor = Callable[..., Awaitable[Bench]]
@@ -43,7 +44,7 @@ async def test_it_is_a_user_without_any_capability(bench: Bench) -> None:
 
     found = await ask(bench, status)
 
-    assert found["Uid"].split() == ["1000"] * 4
+    assert found["Uid"].split() == [str(UID)] * 4
     assert {found[name] for name in ("CapEff", "CapPrm", "CapBnd", "CapInh")} == {"0" * 16}
 
 
@@ -58,9 +59,9 @@ async def test_nothing_of_the_host_can_be_written(bench: Bench) -> None:
 async def test_what_the_user_of_sandboxes_owns_on_the_host_cannot_be_written_by_a_trick(
     open_gvisor: OpenGVisor, short_path: Path
 ) -> None:
-    """Such as an environment of the machine's first user, whose number the sandboxes' user has."""
+    """By chance, as the number is meant to be nobody's; it was the one of many a machine's first user."""
 
-    def write(folder: str, file: str) -> dict[str, str]:
+    def write(folder: str, file: str, user: int) -> dict[str, str]:
         import ctypes
         from pathlib import Path
 
@@ -69,7 +70,7 @@ async def test_what_the_user_of_sandboxes_owns_on_the_host_cannot_be_written_by_
         for way in ("as it is", "mounted anew in a user namespace"):
             if way != "as it is":
                 assert libc.unshare(0x10000000 | 0x20000) == 0
-                Path("/proc/self/uid_map").write_text("0 1000 1")
+                Path("/proc/self/uid_map").write_text(f"0 {user} 1")
                 assert libc.mount(b"none", folder.encode(), None, 32, None) == 0
             try:
                 Path(file).write_text("CHANGED = True")
@@ -81,9 +82,9 @@ async def test_what_the_user_of_sandboxes_owns_on_the_host_cannot_be_written_by_
     bench = await open_gvisor({"owned": ""})
     python = short_path / "python"
     [file] = python.glob("lib/python*/site-packages/owned.py")
-    os.chown(file, 1000, 1000)
+    os.chown(file, UID, GID)
 
-    found = await ask(bench, write, str(python), str(file))
+    found = await ask(bench, write, str(python), str(file), UID)
 
     assert len(found) == 2
     assert "written" not in found.values()

@@ -21,7 +21,9 @@ from readie_worker.sandbox.errors import RuntimeUnavailableError
 from readie_worker.sandbox.gvisor import inventory
 from readie_worker.sandbox.gvisor.ocispec import HOME, RUN_DIR, Bind
 
-UID = GID = 1000  # the user of every sandbox; it owns nothing but its home folder
+# The user of every sandbox. Nobody's on any host, so that nothing there is its own: beyond the users that
+# systemd makes up (to 65519), below `nobody` (65534), and within what a container maps.
+UID = GID = 65530
 INVENTORY_DEADLINE_S = 60.0  # an interpreter start and a look at every distribution
 
 _OTHERS_MAY_READ = stat.S_IROTH | stat.S_IXOTH
