@@ -84,6 +84,7 @@ class RedisServer:
             *("--bind", "127.0.0.1", "--port", str(self.port)),
             *("--unixsocket", str(self.socket_path), "--dir", str(self.folder)),
             *("--save", "", "--maxmemory-policy", "noeviction"),
+            *("--enable-debug-command", "yes"),  # it can be told to sleep
             *(append_only if self._persist else []),
         ]
 
