@@ -21,12 +21,17 @@ def open_streams() -> None:
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
         if getattr(sys, name) is None:  # the descriptor is closed
             continue
-        raw = io.FileIO(descriptor, "wb", closefd=False)
-        raw.name = f"<{name}>"
-        stream = io.TextIOWrapper(_Eager(raw), encoding="utf-8", newline="\n")
-        stream.mode = "w"  # type: ignore[misc]  # as the interpreter does it
+        stream = _eager(name, descriptor)
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
+
+
+def _eager(name: str, descriptor: int) -> io.TextIOWrapper:
+    raw = io.FileIO(descriptor, "wb", closefd=False)
+    raw.name = f"<{name}>"
+    stream = io.TextIOWrapper(_Eager(raw), encoding="utf-8", newline="\n")
+    stream.mode = "w"  # type: ignore[misc]  # as the interpreter does it
+    return stream
 
 
 def attach(stdout: int, stderr: int) -> None:
@@ -39,10 +44,12 @@ def attach(stdout: int, stderr: int) -> None:
 
 def configure() -> None:
     """Streams that take any text, whatever the locale, and are written out at once."""
-    for name, descriptor, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         stream = getattr(sys, f"__{name}__")
         if not _is_usable(stream):  # an import may close it, or take its buffer away
-            stream = open(descriptor, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
+            stream = (
+                _eager(name, descriptor) if descriptor else open(0, encoding="utf-8", closefd=False)
+            )  # noqa: SIM115
             setattr(sys, f"__{name}__", stream)
         setattr(sys, name, stream)
     for stream in (sys.stdout, sys.stderr):
