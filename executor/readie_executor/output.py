@@ -34,6 +34,10 @@ def _eager(name: str, descriptor: int) -> io.TextIOWrapper:
     return stream
 
 
+def _input() -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), encoding="utf-8")
+
+
 def attach(stdout: int, stderr: int) -> None:
     """Make two pipes of the worker this process's output, and close the given descriptors."""
     for given, standard in ((stdout, 1), (stderr, 2)):
@@ -47,9 +51,7 @@ def configure() -> None:
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         stream = getattr(sys, f"__{name}__")
         if not _is_usable(stream):  # an import may close it, or take its buffer away
-            stream = (
-                _eager(name, descriptor) if descriptor else open(0, encoding="utf-8", closefd=False)
-            )  # noqa: SIM115
+            stream = _eager(name, descriptor) if descriptor else _input()
             setattr(sys, f"__{name}__", stream)
         setattr(sys, name, stream)
     for stream in (sys.stdout, sys.stderr):
