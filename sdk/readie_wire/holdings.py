@@ -131,12 +131,13 @@ class Holding:
     """Everything that a worker tells about its generations.
 
     ``swaps``: how often, since its start, it began to serve another one. ``sync`` is None where no
-    bucket is followed.
+    bucket is followed. ``problem``: why the generation that came last is not served.
     """
 
     generations: tuple[HeldGeneration, ...] = ()
     sync: SyncState | None = None
     swaps: int = 0
+    problem: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -150,4 +151,5 @@ class Holding:
             tuple(HeldGeneration.from_json(one) for one in value.get("generations", ())),
             SyncState(**{name: sync[name] for name in known if name in sync}) if sync else None,
             int(value.get("swaps", 0)),
+            str(value.get("problem", "")),
         )

@@ -80,6 +80,19 @@ def test_a_generation_is_served_and_a_call_starts_behind_its_imports(short_path:
         assert "numpy" in call.receipt.imports_missed
 
 
+def test_with_a_generation_that_cannot_be_read_it_says_why_and_serves(short_path: Path) -> None:
+    write_generation(short_path / "generation", {"checkpoint_1": ["numpy"]})
+    (short_path / "generation/manifest.json").write_text("[]")
+    options = ("--generations", str(short_path / "generation"))
+    with started(short_path / "data", *options) as up, up.client() as client:
+        assert f"none of {short_path / 'generation'}: " in up.printed
+        assert "manifest.json" in up.printed
+        call = readie.remote(lambda: 8).bind(client=client).spawn()
+        assert call.get(DEADLINE_S) == 8
+        assert call.receipt is not None
+        assert call.receipt.start_kind == "cold"
+
+
 def test_a_script_finds_it_without_being_told(short_path: Path) -> None:
     with started(short_path / "data"):
         source = "import readie\nprint(readie.remote(lambda: 'found')())"

@@ -467,6 +467,26 @@ async def test_a_generation_that_cannot_be_read_leaves_the_old_one_in_service(
     assert ended.receipt.checkpoint == DECIMALS
 
 
+@pytest.mark.parametrize("broken", ["manifest.json", "catalogue.json", None])
+async def test_without_a_generation_that_can_be_read_calls_start_cold(
+    runtime: ForkRuntime,
+    start_worker: StartWorker,
+    caller: Caller,
+    tmp_path: Path,
+    broken: str | None,
+) -> None:
+    folder = tmp_path / "generation"
+    folder.mkdir()
+    if broken is not None:
+        write_generation(folder, {EMPTY: []})
+        (folder / broken).write_text("{")
+    async with start_worker(runtime, artifacts=folder) as worker:
+        await until(lambda: worker.describe().holding.problem)
+        assert (broken or "manifest.json") in worker.describe().holding.problem
+        assert not worker.describe().error
+        assert (await caller.call(os.getpid)).receipt.start_kind is StartKind.COLD
+
+
 async def test_a_checkpoint_that_cannot_be_imported_is_refused_and_the_others_serve(
     runtime: ForkRuntime, start_worker: StartWorker, caller: Caller, tmp_path: Path
 ) -> None:

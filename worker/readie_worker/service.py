@@ -168,10 +168,6 @@ class Worker:
     def describe(self) -> WorkerRecord:
         """The worker as it is now; called from the beat's thread, so it copies what it reads."""
         plan, problem = self._plan, self._holdings.error
-        # Given a folder that cannot be served, a worker was set up wrongly, and takes part in
-        # nothing. With a generation to serve, or one that will come, it can run calls.
-        awaits = self._sync is not None or plan.generations_later
-        cannot_run = bool(problem) and not awaits and self._holdings.generation is None
         return WorkerRecord(
             boot=plan.boot,
             flavor=plan.flavor,
@@ -191,11 +187,10 @@ class Worker:
             distributions=plan.distributions or {},
             gpu_total=plan.gpu_total,
             draining=self._consumer.draining,
-            error=problem if cannot_run else "",
             notes=[
                 *(*plan.notes, *self._runtime.notes, *self._holdings.notes),
                 *(self._sync.notes if self._sync else ()),
-                *([problem] if problem and not cannot_run else ()),
+                *([problem] if problem else ()),  # calls start cold all the same
             ],
             holding=tell_holding(self._holdings, self._sync, self._prefetcher.cached),
         )

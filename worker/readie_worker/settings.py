@@ -30,7 +30,7 @@ class WorkerSettings(ServerSettings):
     )
     generations_later: bool = Field(
         default=False,
-        description="The folder may be without a generation at first: calls start cold until one is there",
+        description="A folder without a generation is no fault: one will be there later",
     )
     artifacts_dir: Path | None = Field(
         default=None,

@@ -45,7 +45,7 @@ def tell_holding(holdings: Holdings, sync: BucketSync | None, cached: Mapping[st
                 },
             )
         )
-    return Holding(tuple(told), sync.state if sync else None, holdings.swaps)
+    return Holding(tuple(told), sync.state if sync else None, holdings.swaps, holdings.error)
 
 
 def _state(is_served: bool, is_arriving: bool) -> GenerationState:

@@ -21,7 +21,7 @@ from readie._cli import installed, valkey
 from readie._cli.children import Child
 from readie._cli.data_folder import DataFolder
 from readie._cli.warm_folder import ImportSets, WarmFolder, manifests
-from readie._cli.warming import Fleet, Warming, refusals
+from readie._cli.warming import Fleet, Warming, problems, refusals
 from readie._client import Client
 from readie._errors import ReadieError
 from readie._steps import drive
@@ -143,7 +143,7 @@ class _Supervisor:
         """What a person needs to know to use it."""
         workers = self._workers() or [{}]
         runtime = workers[0].get("runtime", "unknown")
-        refused = refusals(workers[:1])  # told with the checkpoints
+        refused = [*refusals(workers[:1]), *problems(workers[:1])]  # told with the checkpoints
         notes = workers[0].get("notes", ())
         why = "; ".join(note for note in notes if not any(reason in note for reason in refused))
         slots = sum(worker.get("slots", 0) for worker in workers)
@@ -180,9 +180,8 @@ class _Supervisor:
         given = self._wish.generations
         if held or not (given or counts):
             return held or "none: every call imports for itself"
-        problems = {str(worker["error"]) for worker in workers if worker.get("error")}
-        problems.update(refusals(workers))
-        reasons = "; ".join(sorted(problems)) or "see the worker's log"
+        found = dict.fromkeys((*problems(workers), *refusals(workers)))
+        reasons = "; ".join(found) or "see the worker's log"
         return f"none of {given or ', '.join(counts)}: {reasons}"
 
     def watch(self) -> None:
@@ -293,6 +292,8 @@ class _Supervisor:
             manifest.flavor: len(manifest.checkpoints)
             for manifest in manifests(self._warm_folder.link)
         }
+        if not wanted and self._wish.generations is None:
+            return  # one will be made
         deadline = time.monotonic() + LOAD_S
         while time.monotonic() < deadline:
             workers = self._workers() or []
@@ -332,7 +333,8 @@ def _has_loaded(worker: Mapping[str, Any], wanted: Mapping[str, int]) -> bool:
     """Whether it has taken or refused each of them."""
     held = sum(len(facts["checkpoints"]) for facts in worker.get("generations", ()))
     refused = len(refusals([worker]))
-    return held + refused >= wanted.get(str(worker.get("flavor")), 0) or bool(worker.get("error"))
+    there = wanted.get(str(worker.get("flavor")), 1)  # of a folder without one, a problem is told
+    return held + refused >= there or bool(problems([worker]))
 
 
 @contextlib.contextmanager

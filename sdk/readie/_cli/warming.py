@@ -86,7 +86,7 @@ class Warming:
 
     def _run(self) -> Iterator[None]:
         workers = self._fleet.workers()
-        if not workers or (self._given is not None and (_held(workers) or _errors(workers))):
+        if not workers or (self._given is not None and (_held(workers) or problems(workers))):
             return  # all is well, or nothing that a generation would mend
         flavor, runtime = str(workers[0]["flavor"]), str(workers[0]["runtime"])
         place = self._folder.place(flavor, runtime)
@@ -232,8 +232,10 @@ def _held(workers: Workers) -> bool:
     return any(facts["checkpoints"] for one in workers for facts in one.get("generations", ()))
 
 
-def _errors(workers: Workers) -> bool:
-    return any(worker.get("error") for worker in workers)
+def problems(workers: Workers) -> Sequence[str]:
+    """Why workers do not serve the generation that they were led to, each reason once."""
+    told = (str(worker.get("holding", {}).get("problem", "")) for worker in workers)
+    return [problem for problem in dict.fromkeys(told) if problem]
 
 
 def refusals(workers: Workers, generation: str = "") -> Sequence[str]:
