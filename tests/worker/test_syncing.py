@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import secrets
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -338,6 +339,24 @@ async def test_room_is_made_by_removing_what_nobody_uses(put: Publish, follow: F
     async with follow(disk_budget=1_000_000) as sync:  # two generations, not three
         await until(lambda: served(sync) == third.generation)
     assert not (roomy / first.generation).exists()
+
+
+async def test_nothing_gives_way_to_what_could_not_be_here_even_alone(
+    put: Publish, follow: Follow
+) -> None:
+    async with follow() as sync:
+        first = put(1)
+        await until(lambda: served(sync) == first.generation)
+    large = {"checkpoint_2": secrets.token_bytes(1_200_000)}
+    async with follow(disk_budget=1_000_000) as sync:
+        second = put(2, images=large)
+        await until(lambda: arrived(sync) == {"checkpoint_1", EMPTY})
+        await until(lambda: list(sync.left_out(second.generation)) == ["checkpoint_2"])
+        reason = str(sync.left_out(second.generation)["checkpoint_2"])
+        assert "it needs 1200" in reason
+        assert "of 1000000 (READIE_DISK_BUDGET) are left" in reason
+        await until_looked_again(sync)
+        assert (sync.root.parent / first.generation).is_dir()
 
 
 async def test_what_was_left_out_is_brought_once_the_previous_generation_is_not_used_any_more(

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import shutil
 import threading
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -37,10 +36,10 @@ from readie_wire.publication import (
 from readie_worker.errors import GenerationError
 from readie_worker.generations import Machine, misfit
 from readie_worker.local_generations import LocalGenerations, Stored, is_right
+from readie_worker.making_room import DiskRoom
 from readie_worker.putting_off import PutOff
 from readie_worker.valuing import expected_savings
 
-RESERVE_BYTES = 512 << 20  # of the disk that are left to everybody else
 END_GRACE_S = 2.0  # for a step to end with its worker, far less than any grace of a supervisor
 
 log = structlog.stdlib.get_logger(__name__)
@@ -74,6 +73,7 @@ class BucketSync:
         self._following = following
         self._machine = machine
         self._local = LocalGenerations(following.folder / machine.flavor / following.rootfs)
+        self._disk = DiskRoom(self._local, following.disk_budget)
         self.root = self._local.current
         self.state = SyncState()
         self.stored: Mapping[str, Mapping[str, Stored]] = {}
@@ -179,7 +179,9 @@ class BucketSync:
             return False
         sizes = self.stored.get(generation, {})
         least = min((sizes[name].size for name in left_out if name in sizes), default=0)
-        return self._room() >= least or any(self._local.removable({generation}))
+        if not self._disk.could_hold(least):
+            return False
+        return self._disk.left() >= least or any(self._local.removable({generation}))
 
     def _sync(self, found: FoundPointer) -> None:
         """Bring a generation here, whole or as much of it as there is room for."""
@@ -220,7 +222,7 @@ class BucketSync:
             left_out=len(left_out),
         )
         for generation in self._local.removable({listed.generation, *previous}):
-            self._remove(generation, "it is neither current nor previous")
+            self._disk.remove(generation, "it is neither current nor previous")
 
     def _bring_checkpoints(
         self,
@@ -282,7 +284,7 @@ class BucketSync:
         files = [file for file in listed.files if file.checkpoint == checkpoint]
         lacking = [file for file in files if not self._local.target(listed, file).exists()]
         new = sum(file.size for file in lacking if file.sha256 not in known)
-        if reason := self._no_room(new, listed.generation, previous):
+        if reason := self._disk.make(new, listed.generation, previous):
             return Refusal(RefusalKind.DISK, reason)
         began, before = time.monotonic(), self.state.fetched_bytes
         self._progress = f"{checkpoint} of {listed.generation} is arriving"
@@ -323,31 +325,6 @@ class BucketSync:
         """Raises `_StoppedError` when the worker ends."""
         if self._stopping.is_set():
             raise _StoppedError
-
-    def _no_room(self, needed: int, current: str, previous: Collection[str]) -> str:
-        """Why so many bytes cannot be had; empty when they can.
-
-        What nobody uses gives way, the least recently used first. What a rollback would bring back
-        goes last: it is worth less than the checkpoints of what is current.
-        """
-        for kept in ({current, *previous}, {current}):
-            for generation in self._local.removable(kept):
-                if self._room() >= needed:
-                    return ""
-                self._remove(generation, "its room is needed")
-        room = self._room()
-        if room >= needed:
-            return ""
-        return f"it needs {needed} bytes, and {max(room, 0)} are left of the disk or its budget"
-
-    def _room(self) -> int:
-        free = shutil.disk_usage(self._local.root).free - RESERVE_BYTES
-        budget = self._following.disk_budget
-        return free if budget is None else min(free, budget - self._local.used_bytes())
-
-    def _remove(self, generation: str, reason: str) -> None:
-        self._local.remove(generation)
-        log.info("generation removed", generation=generation, reason=reason)
 
     def _expose(self, generation: str) -> None:
         self._local.expose(generation)
