@@ -61,9 +61,9 @@ async def choose_runtime(wishes: RuntimeWishes) -> ChosenRuntime:
     asked for by name is had or refused, never replaced by another.
     """
     if wishes.name == "fork":
-        return await _open_fork(wishes, "fork, as READIE_RUNTIME says")
+        return await _open_fork(wishes, "fork, as asked for")
     if wishes.name == "gvisor":
-        return await _open_gvisor(wishes, "gvisor, as READIE_RUNTIME says")
+        return await _open_gvisor(wishes, "gvisor, as asked for")
     try:
         return await _open_gvisor(wishes, "gvisor, because runsc works on this machine")
     except RuntimeUnavailableError as error:
