@@ -161,6 +161,14 @@ def test_a_folder_of_scripts_and_notebooks_becomes_workloads(project: Path) -> N
     }
 
 
+def test_a_compiled_module_beside_a_script_is_its_own(tmp_path: Path) -> None:
+    (tmp_path / "fast.cpython-311-x86_64-linux-gnu.so").write_bytes(b"")
+    (tmp_path / "main.py").write_text("import fast, six")
+    (found,) = read_folder(tmp_path)
+    assert found.workload is not None
+    assert found.workload.resources.packages == ("six",)
+
+
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.py")
     (tmp_path / "folder.py").mkdir()

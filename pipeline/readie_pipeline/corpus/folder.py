@@ -15,6 +15,7 @@ from readie_pipeline.corpus.sources import Found
 from readie_pipeline.errors import CorpusError
 
 MAX_FILE_BYTES = 64 << 20  # notebooks keep their pictures inside
+_MODULE_FILES = (".py", ".so", ".pyd", ".pyx")  # `fast.cpython-311-x86_64-linux-gnu.so` is `fast`
 _SKIPPED_FOLDERS = frozenset({"__pycache__", "build", "dist", "node_modules", "site-packages"})
 
 
@@ -105,9 +106,8 @@ def _local_modules(root: Path, start: Path) -> set[str]:
     found = {root.resolve().name}
     for folder in (start, *start.parents):
         for entry in os.scandir(folder):
-            stem, suffix = os.path.splitext(entry.name)  # noqa: PTH122 - scandir gives strings
-            if suffix == ".py" and entry.is_file():
-                found.add(stem)
+            if entry.name.endswith(_MODULE_FILES) and entry.is_file():
+                found.add(entry.name.partition(".")[0])
             elif entry.is_dir() and _holds_python(Path(entry.path)):
                 found.add(entry.name)
         if folder == root:
