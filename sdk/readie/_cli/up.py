@@ -179,7 +179,8 @@ class _Supervisor:
         )
         given = self._wish.generations
         if held or not (given or counts):
-            return held or "none: every call imports for itself"
+            none = "none: every call imports for itself"
+            return held or (none if self._from_folder else "none yet: they come from READIE_BUCKET")
         found = dict.fromkeys((*problems(workers), *refusals(workers)))
         reasons = "; ".join(found) or "see the worker's log"
         return f"none of {given or ', '.join(counts)}: {reasons}"
