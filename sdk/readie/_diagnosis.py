@@ -5,6 +5,7 @@ after a failure, so it may be slow, within bounds.
 """
 
 import functools
+import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -107,7 +108,8 @@ def _failing_part(
     seen: set[int],
     deadline: float,
 ) -> tuple[tuple[str, ...], object] | None:
-    for count, (labels, part) in enumerate(_parts(value)):
+    its_class = (("class",), type(value))  # travels too, where it is the caller's own
+    for count, (labels, part) in enumerate(itertools.chain(_parts(value), [its_class])):
         if count >= MAX_PARTS or time.monotonic() > deadline:
             return None
         if id(part) not in seen and not travels(part):
@@ -184,7 +186,6 @@ def _instance_parts(value: object) -> Iterator[tuple[tuple[str, ...], object]]:
         for name in (slots,) if isinstance(slots, str) else slots:
             if hasattr(value, name):
                 yield (f".{name}",), getattr(value, name)
-    yield ("class",), type(value)  # that travels too, where it is the caller's own
 
 
 def _type_name(kind: type) -> str:
