@@ -100,9 +100,10 @@ class Children:
         """Until these are, too: they have left their group, and may be just about to end."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SEEN_WITHIN_S):
+                self.bury()
                 while any(_is_runscs(_read(f"/proc/{pid}/stat")) for pid in pids - self._awaited):
-                    self.bury()
                     await asyncio.sleep(_POLL_S)
+                    self.bury()
 
 
 def _is_runscs(stat: bytes) -> bool:

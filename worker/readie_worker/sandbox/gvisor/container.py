@@ -88,14 +88,15 @@ class CreatedContainer:
         await asyncio.shield(self._removal)
 
     async def _remove(self) -> None:
+        members = set(self.parts.group.pids())
         self.kill()
         # Of a `create` that was given up half way, more may come; and a group that is not empty stays.
-        ended = await self.parts.group.end()
+        members |= await self.parts.group.end()
         if self._watch is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(END_DEADLINE_S):
                     await asyncio.shield(self._watch)
-        await self._children.bury_all(ended)  # else `runsc delete` waits for them
+        await self._children.bury_all(members)  # else `runsc delete` waits for them
         parts = self.parts
         with contextlib.suppress(RunscError):  # forgotten by the sweep of the next start at last
             await self._runsc.delete(parts.container)
