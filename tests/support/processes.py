@@ -20,7 +20,12 @@ def tied(*command: str | Path) -> Sequence[str]:
 
 
 def raise_as_interrupt() -> None:
-    """Let SIGTERM do what Ctrl-C does: pytest then ends the test and unwinds every fixture."""
+    """Let SIGTERM do what Ctrl-C does: pytest then ends the test and unwinds every fixture.
+
+    Ctrl-C is heard again in a run that was started in the background, where shells ignore it for all
+    that a job starts.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda _number, _frame: signal.raise_signal(signal.SIGINT))
 
 
